@@ -72,7 +72,7 @@ def test_any_duckdb_client_reads_a_store(store):
         assert connection.execute("SELECT busy_ns FROM device_windows").fetchone() == (10_000,)
 
 
-def test_an_existing_store_is_kept_unless_forced(kernels, tmp_path):
+def test_an_existing_store_is_replaced_only_with_force(kernels, tmp_path):
     store = tmp_path / "run.duckdb"
     store.write_text("precious")
     with pytest.raises(StoreError, match=f"^{store}: ") as raised:
@@ -84,7 +84,7 @@ def test_an_existing_store_is_kept_unless_forced(kernels, tmp_path):
         assert trace.query("timeline").to_dicts()[0]["busy_ns"] == 10_000
 
 
-def test_an_error_leaves_nothing_and_keeps_the_old_store(kernels, store, tmp_path):
+def test_an_error_leaves_no_files_and_the_old_store_unchanged(kernels, store, tmp_path):
     before = store.read_bytes()
     bad = tmp_path / "bad.json"
     bad.write_text("{}")

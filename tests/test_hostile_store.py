@@ -105,7 +105,7 @@ def test_a_store_of_impossible_rows_is_refused(store, case):
         tracekit.open(store)
 
 
-def test_rows_that_nothing_is_made_of_are_named(cli, store):
+def test_a_store_with_invalid_values_is_an_error(cli, store):
     with duckdb.connect(str(store)) as connection:
         connection.execute("UPDATE attribution SET phase = 'x', link = 'x', module_reason = 'x'")
         connection.execute("UPDATE device_events SET kind = 'x', class = 'x'")

@@ -23,7 +23,7 @@ def test_imports_are_lazy():
     assert done.stdout == "[]\n[]\n"
 
 
-def test_public_names_are_there():
+def test_public_names_exist():
     assert dir(tracekit) == sorted(tracekit.__all__)
     for name in tracekit.__all__:
         assert getattr(tracekit, name) is not None

@@ -95,7 +95,7 @@ def test_unknown_members_are_ignored(tmp_path):
     assert found == Manifest(**SMALLEST, parallel=Parallel(world_size=2))
 
 
-def test_a_whole_number_is_a_number(tmp_path):
+def test_an_integral_float_is_a_number(tmp_path):
     found = manifest.read(written(tmp_path, SMALLEST | {"tokens_per_s_mean": 1000}))
     assert isinstance(found.tokens_per_s_mean, float)
 

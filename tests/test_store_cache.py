@@ -198,8 +198,8 @@ def test_the_key_depends_on_samples_of_the_text(tmp_path, monkeypatch):
     path = tmp_path / "trace.json"
     text = bytearray(os.urandom(3 * SAMPLE_COUNT * SAMPLE_BYTES))
     path.write_bytes(text)
-    told = path.stat()
-    monkeypatch.setattr(os, "fstat", lambda _: told)
+    status = path.stat()
+    monkeypatch.setattr(os, "fstat", lambda _: status)
     digests = {cached_stores.cached_store_path([path], "").name}
     for place in (0, len(text) // 2 + 100, len(text) - 1):
         text[place] ^= 1
@@ -238,8 +238,8 @@ def test_spilled_data_is_private(tiny_trace, tmp_path, monkeypatch):
         with tracekit.open(store) as trace:
             (folder,) = spill.iterdir()
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-            ((told,),) = trace.sql("SELECT current_setting('temp_directory')").rows
-            assert Path(told) == folder
+            ((temp_directory,),) = trace.sql("SELECT current_setting('temp_directory')").rows
+            assert Path(temp_directory) == folder
     finally:
         os.umask(before)
     assert not list(spill.iterdir())

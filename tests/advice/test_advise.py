@@ -10,7 +10,7 @@ from traces_by_hand import call, span, work
 
 import tracekit
 from tracekit.analysis.result import Column, Result
-from tracekit.prediction.advising import _joined, advise
+from tracekit.prediction.advising import _with_joint_gains, advise
 
 SEED = 4_711
 
@@ -35,7 +35,7 @@ def _advised(fault, folder):
 
 
 @_each(simulated_faults(SEED))
-def test_the_cause_comes_first_and_its_interval_holds(fault, tmp_path):
+def test_the_cause_is_first_and_its_interval_contains_the_gain(fault, tmp_path):
     advised, window_ns = _advised(fault, tmp_path)
     first = advised.advice[0]
     assert first.candidate.rule == fault.rule
@@ -49,7 +49,7 @@ def test_the_cause_comes_first_and_its_interval_holds(fault, tmp_path):
 
 
 @_each(simulated_healthy(SEED))
-def test_nothing_is_said_of_what_is_healthy(fault, tmp_path):
+def test_healthy_runs_get_no_advice(fault, tmp_path):
     advised, _ = _advised(fault, tmp_path)
     assert advised.advice == ()
 
@@ -92,7 +92,7 @@ def test_an_uncertain_rule_does_not_exclude_others_from_the_joint_gain():
         for rule, pct in pcts.items()
     ]
     gain = lambda rules: SimpleNamespace(gain_pct=sum(pcts[rule][1] for rule in rules))  # noqa: E731
-    joined = _joined(every, SimpleNamespace(predict=gain))
+    joined = _with_joint_gains(every, SimpleNamespace(predict=gain))
     assert [one.joint_gain_pct for one in joined] == [16, 8, 11]
 
 
@@ -166,13 +166,13 @@ def test_of_two_equal_gains_the_simpler_change_comes_first():
     assert _ranked(gains, *rows) == ["two changes", "one change"]
 
 
-def test_what_gains_less_than_its_noise_is_not_said():
+def test_gains_below_their_noise_are_not_listed():
     gains = {BROAD: (-5, 20, 40), MORE: (8, 9, 10), NARROW: (80, 90, 100)}
     rows = (_row("noise", BROAD), _row("little", MORE), _row("cheap", NARROW, cost_ns=9))
     assert _ranked(gains, *rows) == []
 
 
-def test_what_may_gain_much_or_nothing_is_not_passed_over():
+def test_large_uncertain_gains_are_listed():
     gains = {BROAD: (-50, 184, 370), NARROW: (80, 90, 100)}
     found = _answered(gains, _row("little", NARROW), _row("a sleep", BROAD))
     assert [(one.candidate.what, one.is_certain) for one in found.advice] == [

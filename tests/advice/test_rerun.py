@@ -88,7 +88,7 @@ def test_the_command_of_a_rerun(before, rule, after):
         ["program"],
     ],
 )
-def test_what_a_run_does_not_bring_into_a_rerun(words):
+def test_options_that_a_rerun_drops(words):
     with pytest.raises(UsageError):
         _command([*COLLECT, *words], "advice_recompute")
 
@@ -99,7 +99,7 @@ def test_the_program_of_a_rerun_is_ours():
 
 
 @pytest.mark.parametrize("size", ["16", -1, 0, [16], None, {}])
-def test_a_page_size_that_is_none(size):
+def test_a_missing_or_invalid_page_size(size):
     words = _command(
         [*SERVE, "--cache-blocks", "3"],
         "advice_serving_queue",
@@ -124,7 +124,7 @@ def unsafe_run(make_run, tmp_path):
     return run, cwd
 
 
-def test_nothing_is_recorded_that_nobody_agreed_to(unsafe_run, cli):
+def test_a_rerun_needs_consent(unsafe_run, cli):
     run, cwd = unsafe_run
     refused = cli("advise", run, "--try", "--rule", "advice_recompute", cwd=cwd)
     assert (refused.exit_code, refused.stdout) == (2, "")
@@ -149,7 +149,7 @@ def test_no_module_of_the_current_folder_is_imported(unsafe_run, tmp_path):
     assert not (tmp_path / "pwned").exists()
 
 
-def test_what_cannot_be_recorded_again_is_refused():
+def test_changes_without_options_are_rejected():
     with pytest.raises(UsageError):
         _command(COLLECT, "advice_sync", "op=aten::item remove")
     with pytest.raises(UsageError):
@@ -179,7 +179,7 @@ def test_only_the_limit_that_is_set_is_changed():
 
 
 @pytest.mark.nightly("runs a program twice")
-def test_a_fault_that_was_taken_out(cli, tmp_path):
+def test_a_removed_fault(cli, tmp_path):
     fault = next(one for one in simulated_faults(7) if one.name == "loader without workers")
     # Enough steps that the first one, without a prefetched batch, does not decide.
     for name, knobs in (("a", fault.faulty), ("b", fault.healthy)):

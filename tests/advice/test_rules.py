@@ -36,7 +36,7 @@ def test_every_chain_has_a_source_and_a_case():
         assert f'"unfused {rule["name"]}"' in CASES, rule["name"]
 
 
-def test_a_kernel_alone_is_nothing_to_change(tiny_trace):
+def test_a_single_kernel_allows_no_change(tiny_trace):
     path = tiny_trace([*work(0, 5, 100, 1), *work(10, 100, 200, 2)])
     with tracekit.open(path, cache=False) as trace:
         for rule in RULES:
@@ -45,7 +45,7 @@ def test_a_kernel_alone_is_nothing_to_change(tiny_trace):
 
 
 @pytest.mark.nightly("runs every command that shows evidence")
-def test_what_shows_the_evidence_is_a_command(cli):
+def test_commands_for_evidence_exist(cli):
     """Run the commands that the SQL of the rules names; all must exist."""
     commands = set()
     for rule in RULES:

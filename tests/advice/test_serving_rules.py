@@ -77,7 +77,7 @@ def test_a_batch_that_is_too_small(make_run):
     assert advised.as_result().column("before_step_ns")[0] is None
 
 
-def test_a_client_that_holds_requests_back(make_run):
+def test_a_client_that_delays_requests(make_run):
     load = served(1_000, 20, in_flight=2)
     first = advised_of(make_run, load, concurrency=2).advice[0]
     assert first.candidate.changes == ("batch limit=4",)
@@ -90,7 +90,7 @@ def test_a_load_that_is_served_at_once(make_run):
     assert advised_of(make_run, served(8, 200), limit=8) == Advised(0, 0, (), ())
 
 
-def test_what_came_of_a_load(make_run, cli):
+def test_the_outcome_of_a_load(make_run, cli):
     loads = {"slow": (served(2, 30), 2), "quick": (served(4, 30), 4)}
     for name, (requests, limit) in loads.items():
         advised_of(make_run, requests, limit=limit, arrival=name)

@@ -39,10 +39,15 @@ def _extremes():
             )
             events += _launched(number, ts + 2, "gemm")
         number += 1
-        said = {"In msg nelems": size, "Out msg nelems": size, "Group size": 2, "dtype": "Float"}
+        arguments = {
+            "In msg nelems": size,
+            "Out msg nelems": size,
+            "Group size": 2,
+            "dtype": "Float",
+        }
         name = "ncclDevKernel_AllReduce_Sum_f32"
-        said["Collective name"] = "allreduce"
-        events += _launched(number, _EPOCH_US + 40 * number, name, **said)
+        arguments["Collective name"] = "allreduce"
+        events += _launched(number, _EPOCH_US + 40 * number, name, **arguments)
     return events
 
 

@@ -95,7 +95,7 @@ def test_columns_of_a_private_file_need_no_meaning():
     )
 
 
-def test_reasons_for_no_rows_name_what_else_is_empty():
+def test_reasons_for_no_rows_name_empty_relations():
     text = analysis("-- Empty: request: the run has none", "-- Empty: none lasted: all failed")
     spec = parse_header(text, "a", "a.sql")
     assert spec.empty == (("request", "the run has none"), ("", "none lasted: all failed"))

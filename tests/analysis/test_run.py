@@ -117,7 +117,7 @@ def test_a_name_that_comes_twice_gets_a_number(connection):
     assert result.column_names[:2] == ("a", "a_1")
 
 
-def test_no_more_rows_than_asked_for(connection):
+def test_no_more_rows_than_the_limit(connection):
     for asked in ("SELECT * FROM range(10000000)", "SELECT now() FROM range(10000000)"):
         first, is_more = stream_sql(connection, asked).first(3)
         assert len(first) == 3

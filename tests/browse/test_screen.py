@@ -64,7 +64,7 @@ def test_down_to_an_event_and_its_reason_and_back(trace):
     walk(trace, steps)
 
 
-def test_a_gap_leads_to_what_ran_around_it(trace):
+def test_a_gap_opens_the_events_around_it(trace):
     async def steps(screen):
         gaps = lines(await screen.press("4"))
         assert gaps[2].startswith("0.02000 0.01200 ")
@@ -85,8 +85,8 @@ def test_search_sql_and_help(trace):
         await screen.press("enter", "slash", *"nosuch", "enter")
         assert "no rows" in screen.text
         assert "rows 1 to 2" in await screen.press("escape")
-        told = await screen.press("s")
-        assert """tracekit sql 'run'"'"'s.json' - <<'SQL'""" in told
+        definition = await screen.press("s")
+        assert """tracekit sql 'run'"'"'s.json' - <<'SQL'""" in definition
         await screen.press("escape", "1", "s")
         assert "tracekit query timeline" in screen.text
         assert "open the row" in await screen.press("escape", "question_mark")
@@ -95,16 +95,16 @@ def test_search_sql_and_help(trace):
     walk(trace, steps)
 
 
-def test_the_sql_that_is_told_gives_the_rows(trace):
+def test_the_shown_sql_returns_the_rows(trace):
     answers = Answers(trace)
     view = VIEWS["3"][1]
     for row in view.page(answers, 0, "").rows:
         below = view.deeper(row)
         assert below is not None
-        told = below.definition(["t"], "'").split("\n")
+        definition = below.definition(["t"], "'").split("\n")
         shown = below.page(answers, 0, "'").rows
-        assert (told[0], told[-1]) == ("tracekit sql t - <<'SQL'", "SQL")
-        statement = "\n".join(told[1:-1])
+        assert (definition[0], definition[-1]) == ("tracekit sql t - <<'SQL'", "SQL")
+        statement = "\n".join(definition[1:-1])
         assert all(one.isprintable() for one in statement.replace("\n", ""))
         assert trace.sql(statement).to_dicts() == shown
         assert len(shown) == (1 if row["name"] == HOSTILE else 0)
@@ -145,7 +145,7 @@ def test_pages_and_another_size(tiny_trace, monkeypatch):
         walk(trace, steps, width=200)
 
 
-def test_quitting_ends_what_is_asked(tiny_trace, monkeypatch):
+def test_quitting_ends_the_running_query(tiny_trace, monkeypatch):
     begun = threading.Event()
     endless = "SELECT count(*) FROM range(1000000000) a, range(1000000000) b"
     query = Trace.query
@@ -179,7 +179,7 @@ def test_quitting_ends_what_is_asked(tiny_trace, monkeypatch):
     assert not [one for one in threading.enumerate() if "tracekit-browse" in one.name]
 
 
-def test_without_textual_one_sentence_says_so(monkeypatch):
+def test_without_textual_an_error_is_shown(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
     with pytest.raises(UsageError, match="textual is not installed") as raised:
         check_installed()
@@ -192,7 +192,7 @@ def test_the_command_does_not_import_textual_before_it_is_used():
 
 
 @pytest.mark.nightly("reads a complete run")
-def test_what_a_row_leads_to_adds_up_to_the_row(opened):
+def test_the_events_of_a_row_add_up_to_the_row(opened):
     """Two ranks with CPU ops in segments: no event and no gap is omitted or duplicated."""
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
     answers = Answers(trace)
@@ -284,7 +284,7 @@ def test_steps_lead_to_their_events(tiny_trace):
         walk(trace, steps)
 
 
-def test_a_trace_without_requests_says_so(trace):
+def test_a_trace_without_requests_is_reported(trace):
     async def steps(screen):
         shown = await screen.press("0")
         assert lines(shown)[0].startswith("Serving requests")
@@ -295,7 +295,7 @@ def test_a_trace_without_requests_says_so(trace):
 
 
 @pytest.mark.nightly("walks through complete runs")
-def test_what_steps_and_requests_lead_to_adds_up(opened):
+def test_the_events_of_steps_and_requests_add_up(opened):
     """Of a recorded run of serving: a request leads to its steps, and each to its events."""
     trace = opened(Path(__file__).parents[2] / "sample_traces" / "serve_transformers")
     answers = Answers(trace)
@@ -334,7 +334,7 @@ def test_work_on_the_critical_path_leads_to_its_event(opened):
     assert all(view.deeper(row) is None for row in rows if row not in work)
 
 
-def test_a_trace_without_kernels_says_why_there_are_no_rows(tiny_trace):
+def test_a_trace_without_kernels_has_a_reason_for_no_rows(tiny_trace):
     events = [span("cpu_op", "aten::mm", 0, 40), call(1, 3, 11)]
 
     async def steps(screen):
@@ -351,7 +351,7 @@ def test_a_trace_without_kernels_says_why_there_are_no_rows(tiny_trace):
         walk(opened, steps)
 
 
-def test_health_shows_first_what_warns(tiny_trace):
+def test_health_shows_warnings_first(tiny_trace):
     text = json.dumps({"traceEvents": [kernel("k", 0, 5), kernel("k", 9, 12)]})[:-60]
 
     async def steps(screen):

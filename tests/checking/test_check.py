@@ -66,7 +66,7 @@ def test_one_step_each_decides_nothing():
     assert (found.outcome, found.change_pct) == ("inconclusive", 100.0)
 
 
-def test_what_there_is_not_is_refused():
+def test_unknown_targets_are_rejected():
     for text in ("speed <= 3", "class.gemm.colour <= 3"):
         with pytest.raises(UsageError, match="unknown rule target"):
             judge(parse_rule(text), _measured(BASE), None)
@@ -74,7 +74,7 @@ def test_what_there_is_not_is_refused():
         judge(parse_rule("step_time <= +3%"), _measured(BASE), None)
 
 
-def test_reports_hold_nothing_that_ends_them():
+def test_reports_contain_no_closing_tags():
     rule = parse_rule("step_time <= 1 ns", name='a "name" <&> \x1b[2J\n::error::x\x85\u2028')
     report = Report("x<y", None, [judge(rule, _measured(BASE), None)])
     suite = ET.fromstring(junit_text(report))
@@ -91,7 +91,7 @@ def sample(opened):
     return opened(SAMPLE)
 
 
-def test_a_baseline_is_what_was_kept(sample, tmp_path):
+def test_a_baseline_is_equal_after_loading(sample, tmp_path):
     kept = make_baseline("main", sample, "pretrain_Naive")
     place, size_bytes = save(kept, tmp_path)
     path = Path(place.shown)
@@ -135,7 +135,7 @@ def test_rules_about_a_run(sample, tmp_path):
     assert report.result().column("outcome") == list(texts.values())
 
 
-def test_a_module_is_meant_with_what_is_inside(sample):
+def test_a_module_includes_its_submodules(sample):
     measured = measure(sample, "x")
     inside = measured.values('module("*.self_attn*").kernel_ns').series
     whole = measured.values('module("*.self_attn").kernel_ns').series
@@ -179,7 +179,7 @@ def test_a_module_is_meant_with_what_is_inside(sample):
         {"latencies_ns": 7},
     ],
 )
-def test_a_baseline_with_what_cannot_be_is_refused(members, tmp_path):
+def test_a_baseline_with_impossible_values_is_rejected(members, tmp_path):
     """Baselines are untrusted, and the check depends on their figures."""
     place, _ = save(Baseline("main", _side(BASE), {}, {}), tmp_path)
     load("main", tmp_path)

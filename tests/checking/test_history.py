@@ -26,7 +26,7 @@ def test_a_change_between_runs_that_vary_less():
     assert found.p_value < 0.005
 
 
-def test_two_changes_are_told_of_the_runs_between_them():
+def test_two_changes_have_medians_of_the_runs_between():
     found = changes(of_runs(*[100, 101, 99] * 3, *[150, 151, 149] * 3, *[120, 121, 119] * 3))
     assert [(one.place, one.before, one.after) for one in found] == [(9, 100, 150), (18, 150, 120)]
     assert [(one.before_count, one.after_count) for one in found] == [(9, 9), (9, 9)]
@@ -114,7 +114,7 @@ def test_a_baseline_is_a_run_of_the_past(make_run, tmp_path):
 
 
 @pytest.mark.nightly("reads two runs; mfu has cases of its own")
-def test_mfu_of_the_run_is_not_held_against_that_of_a_recording(make_run):
+def test_unprofiled_mfu_is_not_compared_with_profiled_mfu(make_run):
     """One run was measured without the profiler, at a tenth of its recorded step; the other not."""
     gemm = {"Input Dims": [[4096, 4096], [4096, 4096]], "Input type": ["c10::BFloat16"] * 2}
     events = [
@@ -147,7 +147,7 @@ def test_several_runs_in_a_folder_are_named_one_by_one(make_run):
         history([str(folder.parent)], cache=False)
 
 
-def test_instants_decide_the_order_and_paths_tell_runs_of_one_name_apart(make_run, tmp_path):
+def test_times_determine_the_order_and_paths_distinguish_runs(make_run, tmp_path):
     """Half past nine in Berlin is before nine in London."""
     later = made(make_run, "a", 8, [100])
     manifest = json.loads((later / "run.json").read_text("utf-8"))

@@ -35,7 +35,7 @@ def _baseline(series):
 
 @pytest.mark.parametrize("count", [900, 5_000])
 @pytest.mark.parametrize("quantile", [90, 99])
-def test_what_is_kept_decides_as_all_values_do(count, quantile):
+def test_thinned_values_lead_to_the_same_verdict(count, quantile):
     base, new = _latencies(count, seed=1), _latencies(count, 1.07, seed=2)
     of_all = quantile_difference(base, new, quantile)
     of_kept = quantile_difference(thinned(base, QUANTILES, 1_000), new, quantile)
@@ -116,7 +116,7 @@ def test_a_gate_on_the_latency_of_a_run(opened, tmp_path):
     assert report.judgements == against_run.judgements
 
 
-def test_a_baseline_that_lacks_what_is_looked_at_is_open(tmp_path):
+def test_a_baseline_without_the_compared_values_is_inconclusive(tmp_path):
     kept = _baseline(_latencies(600))
     save(replace(kept, latencies={"ttft": Ordered(5_000, [1, 2], [0, 4_000])}), tmp_path)
     again = load("main", tmp_path)

@@ -102,7 +102,7 @@ def test_names_have_values(rule, run, outcome, value):
     assert (found.outcome, found.value) == (outcome, value)
 
 
-def test_what_is_on_neither_side_is_no_change():
+def test_unknown_on_both_sides_is_no_change():
     found = judge(parse_rule("cause.host_sync.idle_ns <= +3%"), RUN, RUN)
     assert found.outcome == "passed"
 
@@ -116,7 +116,7 @@ def test_a_module_of_one_side_alone_is_open():
     assert judge(rule, untold, None).outcome == "inconclusive"
 
 
-def test_a_share_of_nothing_is_none():
+def test_a_share_of_zero_is_none():
     empty = _measured(_cell("compute", "gemm", "m", [0, 0]))
     assert judge(parse_rule("idle_pct <= 20"), empty, None).outcome == "inconclusive"
 
@@ -167,7 +167,7 @@ def test_steps_of_a_run_without_a_trace_are_judged():
     assert "unprofiled_step_time is unknown" in untold.reason
 
 
-def test_names_are_those_that_there_are(opened):
+def test_known_names_are_complete(opened):
     sample = opened(SAMPLE)
     assert set(sample.query("run_health").column("metric")) <= set(OF_MANIFESTS)
     statement = load_catalog().analyses["latency"].sql
@@ -192,7 +192,7 @@ class _TellsMfu:
 
 
 @pytest.mark.parametrize(
-    ("steps", "outcome", "share", "told"),
+    ("steps", "outcome", "share", "basis"),
     [
         ([(40.0, 900), (10.0, 100)], "failed", 0.37, "known for 100 %"),
         ([(50.0, 980), (None, 20)], "passed", 0.5, "known for 98 %"),
@@ -200,8 +200,8 @@ class _TellsMfu:
         ([(None, 900)], "inconclusive", None, "mfu is unknown"),
     ],
 )
-def test_mfu_says_what_it_rests_on(steps, outcome, share, told):
+def test_mfu_reports_its_basis(steps, outcome, share, basis):
     run = replace(RUN, trace=_TellsMfu(*steps))
     found = judge(parse_rule("mfu >= 0.4"), run, None)
     assert (found.outcome, found.value) == (outcome, share)
-    assert told in found.reason
+    assert basis in found.reason

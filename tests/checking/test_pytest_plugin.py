@@ -78,8 +78,8 @@ def test_the_fixture(tmp_path):
     exit_code, output, cases = run_pytest(eager, tmp_path, "-k", "as_it_was")
     assert exit_code == 0, output
     properties = cases["test_is_as_it_was"].iter("property")
-    told = {one.get("name"): one.get("value") for one in properties}
-    assert (told["class.gemm.kernel_count <= +0%"] or "").startswith("passed: ")
+    by_name = {one.get("name"): one.get("value") for one in properties}
+    assert (by_name["class.gemm.kernel_count <= +0%"] or "").startswith("passed: ")
 
 
 def test_pytest_finds_it_and_loads_nothing():
@@ -93,7 +93,7 @@ def test_pytest_finds_it_and_loads_nothing():
     assert done.stdout.strip() == "[]"
 
 
-def test_pytest_does_not_mind_that_the_package_is_there(tmp_path):
+def test_pytest_does_not_warn_about_the_package(tmp_path):
     """A program that is recorded has imported it before pytest comes; warnings may be errors."""
     (tmp_path / "test_it.py").write_text("def test_a():\n    assert 1\n")
     # As pytest does for every package whose wheel brings a plugin.

@@ -33,7 +33,7 @@ def test_a_statement_is_a_rule():
 
 
 @pytest.mark.parametrize("text", ["", "step_time", "step_time <= much", "step_time <= 3 parsecs"])
-def test_what_is_no_rule(text):
+def test_invalid_rules(text):
     with pytest.raises(UsageError):
         parse_rule(text)
 

@@ -20,7 +20,7 @@ def test_a_breakdown_that_cannot_be_shown_closes_its_trace(kernels):
         trace.sql("SELECT 1")
 
 
-def test_ingest_says_on_stderr_what_it_read(cli, tiny_trace, kernels, tmp_path):
+def test_ingest_reports_on_stderr(cli, tiny_trace, kernels, tmp_path):
     events = '{"ph": "X", "name": "a"b", "ts": 1, "dur": 1}, 5, 6, {"ph": "X", "ts": 2, "dur": 1}'
     odd = tiny_trace(f'{{"traceEvents": [{events}, {{"ph', name="x\x1b[2J.json")
     outcome = cli("ingest", kernels, odd, "-o", tmp_path / "run.duckdb")
@@ -30,7 +30,7 @@ def test_ingest_says_on_stderr_what_it_read(cli, tiny_trace, kernels, tmp_path):
     assert total == f"{tmp_path / 'run.duckdb'}: 2 traces, 12 events"
 
 
-def test_cache_lists_clears_and_tells_its_place(cli, kernels, tmp_path):
+def test_cache_lists_clears_and_locates(cli, kernels, tmp_path):
     folder = tmp_path / "cache"
     assert cli("query", "timeline", kernels).exit_code == 0
     (row,) = cli("ingest", "cache", "list", "--format", "json").json()

@@ -74,11 +74,11 @@ def test_joining(nodes, tmp_path, cli):
     assert cli("collect", "join", str(tmp_path / "nodes"), "-o", str(out), "--force").exit_code == 0
 
 
-def test_what_cannot_be_joined(nodes, tmp_path, cli):
+def test_runs_that_cannot_be_joined(nodes, tmp_path, cli):
     other = str(make_part(tmp_path / "other", [2, 3], "another"))
     twice = str(make_part(tmp_path / "twice", [1, 2]))
     (empty := tmp_path / "empty").mkdir()
-    for parts, said in (
+    for parts, message in (
         ([nodes[1], other], "different jobs"),
         ([nodes[1], twice], "contain a rank twice"),
         ([nodes[0]], "one run was given"),
@@ -86,5 +86,5 @@ def test_what_cannot_be_joined(nodes, tmp_path, cli):
     ):
         result = cli("collect", "join", *parts, "-o", str(tmp_path / "out"))
         assert result.exit_code in (2, 3)
-        assert said in result.stderr
+        assert message in result.stderr
         assert not (tmp_path / "out").exists()

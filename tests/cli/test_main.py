@@ -24,7 +24,7 @@ def python(code, *args, **settings):
     return subprocess.run(command, check=False, **{**usual, **settings})
 
 
-def test_every_command_is_there_with_a_click_before_8_4():
+def test_every_command_exists_with_click_before_8_4():
     """In click before 8.4, `ParamType` has no type parameter."""
     done = python(
         """
@@ -45,7 +45,7 @@ def test_every_command_is_there_with_a_click_before_8_4():
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["ingest", "--help"]])
-def test_help_loads_nothing_heavy(arguments):
+def test_help_loads_no_heavy_library(arguments):
     done = python(
         f"""
         import sys
@@ -59,7 +59,7 @@ def test_help_loads_nothing_heavy(arguments):
 
 
 @pytest.mark.nightly("starts three processes")
-def test_only_what_reads_traces_tunes_the_interpreter(sample_trace, tmp_path):
+def test_only_commands_that_read_traces_tune_the_interpreter(sample_trace, tmp_path):
     """A workload that `collect` measures in this process must find it as Python sets it up."""
     code = """
         import gc, sys
@@ -137,7 +137,7 @@ def test_an_error_is_one_sentence_a_hint_and_its_exit_code(cli, failing, kind, e
     assert outcome.stderr == "error: x.json: cannot be read\nhint: try y.json\n"
 
 
-def test_what_an_error_quotes_cannot_touch_the_terminal(cli, failing):
+def test_text_quoted_in_errors_is_escaped(cli, failing):
     failing(TraceError("\x1b[2Jx.json: \u202ebad", hint=None))
     assert cli("breakdown", "x").stderr == "error: \\x1b[2Jx.json: \\u202ebad\n"
 
@@ -211,7 +211,7 @@ def test_a_reader_that_goes_away_is_no_error():
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full on this system")
 @pytest.mark.parametrize("arguments", [["sql", "x", "-"], ["--help"]])
-def test_an_output_that_cannot_be_written_is_said(arguments):
+def test_an_unwritable_output_is_reported(arguments):
     with Path("/dev/full").open("w") as full:
         done = python(STAND_IN, *arguments, input="3", stdout=full)
     assert done.returncode == StoreError.exit_code
@@ -231,10 +231,10 @@ def test_a_full_temporary_folder_is_not_called_stdout(tmp_path):
     """
     env = {**os.environ, "TMPDIR": str(tmp_path)}
     hint = f"hint: temporary files are written to {tmp_path}; set TMPDIR to another folder\n"
-    for name, said in (("", "a file"), (str(tmp_path / "x"), str(tmp_path / "x"))):
+    for name, message in (("", "a file"), (str(tmp_path / "x"), str(tmp_path / "x"))):
         done = python(script, name, env=env)
         assert done.returncode == StoreError.exit_code
-        assert done.stderr == f"error: {said}: No space left on device\n{hint}"
+        assert done.stderr == f"error: {message}: No space left on device\n{hint}"
 
 
 @pytest.mark.parametrize("arguments", [["breakdown", "--no-cache"], ["view", "--ui", "http://x"]])
@@ -268,7 +268,7 @@ def test_any_encoding_of_stdout_will_do(encoding, format_name):
     assert "\x1b" not in done.stdout.decode(encoding)
 
 
-def test_without_stdout_nothing_breaks():
+def test_commands_work_without_stdout():
     code = "import sys; sys.stdout = None\n" + textwrap.dedent(STAND_IN)
     done = python(code, "sql", "x", "-", input="1")
     assert (done.returncode, done.stderr) == (0, "")

@@ -171,7 +171,7 @@ def test_a_macro_changes_no_figure(trace, tmp_path):
             assert opened.sql("SELECT sum(1), count(*) FROM op_calls").rows == [(3, 3)]
 
 
-def test_what_is_no_file_is_not_waited_for(trace, tmp_path):
+def test_special_files_are_not_read(trace, tmp_path):
     folder = write(
         tmp_path / "config" / "tracekit" / "queries", fine=HEAD + "SELECT 1::BIGINT AS n"
     )
@@ -188,7 +188,7 @@ CIRCLE = OP_SUMS.replace("op_calls", "{}").replace("plain_sum", "sum")
 
 
 @pytest.mark.parametrize(
-    ("files", "name", "said"),
+    ("files", "name", "message"),
     [
         (
             {
@@ -202,9 +202,9 @@ CIRCLE = OP_SUMS.replace("op_calls", "{}").replace("plain_sum", "sum")
         ({"odd": HEAD + "SELECT 1::INTEGER AS n"}, "odd", "declared but not returned: n BIGINT"),
     ],
 )
-def test_files_that_are_refused_when_asked(trace, tmp_path, files, name, said):
+def test_files_that_are_rejected_on_use(trace, tmp_path, files, name, message):
     mine = write(tmp_path / "mine", **files)
-    with tracekit.open(trace, queries=mine) as opened, pytest.raises(QueryError, match=said):
+    with tracekit.open(trace, queries=mine) as opened, pytest.raises(QueryError, match=message):
         opened.query(name)
 
 

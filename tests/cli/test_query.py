@@ -78,7 +78,7 @@ def test_every_analysis_of_the_package_makes_a_command():
 
 
 @pytest.mark.parametrize("analysis", ["request_steps", "parallel_groups"])
-def test_an_analysis_without_rows_says_why(cli, analysis):
+def test_an_analysis_without_rows_has_a_reason(cli, analysis):
     done = cli("query", analysis, SAMPLES / "finetune_QL", "--format", "json")
     assert (done.exit_code, json.loads(done.stdout)) == (0, [])
     assert done.stderr.splitlines()[-1].startswith("note: the ")

@@ -7,7 +7,7 @@ from tracekit.errors import UsageError
 
 
 @pytest.mark.parametrize("more", [(), ("-",)])
-def test_a_pipe_holds_the_statement(cli, kernels, more):
+def test_a_pipe_contains_the_statement(cli, kernels, more):
     stdin = "SELECT count(*) AS n\nFROM event;\n"
     assert cli("sql", kernels, *more, "--format", "json", stdin=stdin).json() == [{"n": 10}]
 

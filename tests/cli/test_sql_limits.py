@@ -29,7 +29,7 @@ def test_a_table_for_people_has_a_thousand_rows(cli, sample_trace):
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "csv_plain"])
-def test_a_form_for_programs_has_all_rows_or_as_many_as_asked_for(cli, sample_trace, form):
+def test_formats_for_programs_have_all_rows_up_to_the_limit(cli, sample_trace, form):
     sql = "SELECT range AS n FROM range(2500)"
     done = cli("sql", "--format", form, sample_trace, sql)
     assert (done.exit_code, done.stderr) == (0, "")
@@ -68,7 +68,7 @@ def test_a_statement_that_takes_too_long(cli, sample_trace):
     assert "took longer than 0.5 s" in done.stderr
 
 
-def test_a_timeout_while_rows_are_taken(opened, sample_trace):
+def test_a_timeout_while_rows_are_read(opened, sample_trace):
     """A statement with infinite rows also ends, and the connection is usable afterwards."""
     trace = opened(sample_trace)
     stream = trace.stream_sql("FROM range(1000000000000)", timeout_s=0.5)
@@ -86,7 +86,7 @@ def test_exact_types_are_streamed_too(cli, sample_trace):
     assert rows[1_499] == {"at": "2026-01-31 12:00:00.123456789", "every": "1 month", "n": 1_499}
 
 
-def test_an_error_behind_the_first_rows(cli, sample_trace):
+def test_an_error_after_the_first_rows(cli, sample_trace):
     sql = "SELECT CASE WHEN range < 200000 THEN range ELSE error('stop') END FROM range(300000)"
     done = cli("sql", "--format", "csv", sample_trace, sql)
     assert done.exit_code == 5
@@ -99,7 +99,7 @@ def test_bad_limits(cli, sample_trace):
         assert cli("sql", option, value, sample_trace, "SELECT 1").exit_code == 2
 
 
-def test_what_spills_is_bounded(sample_trace, monkeypatch):
+def test_spilled_data_is_limited(sample_trace, monkeypatch):
     monkeypatch.setenv("TRACEKIT_SPILL_LIMIT", "20MB")
     monkeypatch.setenv("TRACEKIT_MEMORY_LIMIT", "50MB")
     with tracekit.open(sample_trace) as trace, pytest.raises(QueryError) as caught:

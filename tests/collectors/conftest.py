@@ -44,8 +44,8 @@ def _train(folder, cases):
     (folder / "cases.json").write_text(json.dumps(cases), "utf-8")
     failure = launch.run_ranks([str(RANKS), str(folder), "cpu"], 2, folder)
     if failure is not None:
-        said = failure.log.read_text()[-4000:]
-        pytest.fail(f"rank {failure.rank}: {failure.exit_description}\n{said}")
+        log = failure.log.read_text()[-4000:]
+        pytest.fail(f"rank {failure.rank}: {failure.exit_description}\n{log}")
 
 
 @pytest.fixture(scope="session")

@@ -49,7 +49,7 @@ def test_a_training(count, outcome, tmp_path):
         assert run.model.model_class == "Sequential"
 
 
-def test_the_next_training_ends_one_that_was_left(tmp_path):
+def test_the_next_training_ends_an_abandoned_one(tmp_path):
     model = nn.Linear(4, 4)
     loop = CalledLoop({**OPTIONS, "out": tmp_path / "run"})
     train(loop, 3, model, model)
@@ -65,7 +65,7 @@ def test_options_are_checked_at_once():
         CalledLoop({"colour": "red"})
 
 
-def test_a_name_that_is_taken(tmp_path, capsys):
+def test_an_existing_name(tmp_path, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("kept")
     model = nn.Linear(4, 4)

@@ -133,7 +133,7 @@ def test_topk_averages_the_choices_of_the_ranks():
 
 
 @pytest.mark.parametrize("density", [1.0, 0.3, 1e-9])
-def test_topk_sends_the_share_that_was_asked_for(density):
+def test_topk_sends_the_requested_share(density):
     codec, parameter = Sparsifier(density), torch.zeros(10, 7)
     indices, values = codec.encode(parameter, random(10, 7))
     assert len(set(indices.tolist())) == values.numel() == math.ceil(density * 70)

@@ -109,7 +109,7 @@ def test_a_loop_that_ends_among_them(tmp_path, count, has_light):
 
 @pytest.mark.usefixtures("device")
 @pytest.mark.parametrize("method", ["begin", "step", "end", "save"])
-def test_an_error_in_them_costs_nothing_else(tmp_path, method, monkeypatch):
+def test_an_error_in_light_steps_affects_nothing_else(tmp_path, method, monkeypatch):
     original = getattr(Profile, method)
 
     def fail(self):

@@ -107,7 +107,7 @@ def test_a_phase_that_ends_without_a_beginning(clock, machine):
     assert clock.phases() == [{}, {}], "of one that goes on at the step's end nothing is known"
 
 
-def test_a_step_of_many_phases_has_none(clock, machine):
+def test_a_step_with_many_phases_has_no_phase_times(clock, machine):
     run(clock, machine, *("+forward", 1, "-forward") * 1_000, "tick", "+forward", 1, "-forward")
     run(clock, machine, "tick")
     assert len(machine.events) < 300, "the device is not asked for all of them"
@@ -229,18 +229,18 @@ def test_the_first_step_with_ranges_is_cold():
 @dataclass
 class Loop:
     request: Path
-    asked: windows.Windows
+    requested: windows.Windows
     now_s: float = 0.0
     step: int = 8
 
     def begins(self):
         self.step += 1
-        return self.asked.begin_if_due(self.step)
+        return self.requested.begin_if_due(self.step)
 
     def end_window(self):
-        while not self.asked.step_ended():
+        while not self.requested.step_ended():
             pass
-        self.asked.wait(self.step)
+        self.requested.wait(self.step)
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def loop(tmp_path, monkeypatch):
     plan = LoopPlan(request=str(request), profiled_count=2)
     made = Loop(request, windows.Windows(plan, Place(0, 0, 1)))
     monkeypatch.setattr(windows, "time", SimpleNamespace(monotonic=lambda: made.now_s))
-    made.asked.wait(made.step)
+    made.requested.wait(made.step)
     return made
 
 
@@ -352,8 +352,8 @@ def test_the_batch_may_be_the_second_dimension():
     assert (plain.batch_size, plain.sequence_length) == (3, 5)
     recurrent = counted(torch.nn.LSTM(2, 2), ((IDS,), {}))
     assert (recurrent.total, recurrent.batch_size, recurrent.sequence_length) == (15, None, None)
-    told = counted(torch.nn.LSTM(2, 2, batch_first=True), ((IDS,), {}))
-    assert (told.batch_size, told.sequence_length) == (3, 5)
+    lstm = counted(torch.nn.LSTM(2, 2, batch_first=True), ((IDS,), {}))
+    assert (lstm.batch_size, lstm.sequence_length) == (3, 5)
 
 
 def test_parts_of_a_model_are_given_the_same_tokens():

@@ -109,7 +109,7 @@ def test_a_cell_without_rate_and_memory_has_neither():
     assert outcome_text(known) == "0 tokens/s, 1.50 GB, batch size 2"
 
 
-def test_a_run_whose_memory_nobody_saw_says_so():
+def test_a_run_without_known_memory_is_reported():
     first, *_ = summary(bare(tokens_per_s_mean=12.0), Path("run"))
     assert first.endswith("12 tokens/s, peak memory unknown")
     first, *_ = summary(bare(peak_memory=[RankMemory(0, 2_000_000_000, None, None)]), Path("run"))
@@ -155,15 +155,15 @@ def test_the_cause_of_an_error_counts_and_the_reason_is_one_line():
 
 
 def test_packages_are_looked_for_once(monkeypatch):
-    asked = []
+    names = []
     version = environment.metadata.version
     monkeypatch.setattr(
-        environment.metadata, "version", lambda name: (asked.append(name), version(name))[1]
+        environment.metadata, "version", lambda name: (names.append(name), version(name))[1]
     )
     environment.probe()
-    count = len(asked)
+    count = len(names)
     environment.probe()
-    assert len(asked) == count
+    assert len(names) == count
 
 
 def test_ranks_with_unlike_threads_have_no_common_number():

@@ -64,7 +64,7 @@ def test_a_slip_gets_a_suggestion():
     ("text", "engine"),
     [("Naive", "ddp"), ("R+F", "ddp"), ("Z1", "deepspeed"), ("Z3+O", "deepspeed"), ("Q", "ddp")],
 )
-def test_deepspeed_runs_where_zero_is_asked_for(text, engine):
+def test_deepspeed_runs_for_zero(text, engine):
     assert opt.default_engine(opt.parse(text)) == engine
 
 

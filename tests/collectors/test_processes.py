@@ -100,7 +100,7 @@ def test_the_error_of_a_rank(text, error, tmp_path):
     assert str(run_ranks(script(tmp_path, text), 1, tmp_path)).endswith(error)
 
 
-def test_ranks_take_nothing_from_the_current_folder(tmp_path, monkeypatch):
+def test_ranks_do_not_import_from_the_current_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("json.py", "tracekit.py", "rank_module.py"):
         (tmp_path / name).write_text("raise SystemExit('from the current folder')\n")
@@ -440,8 +440,8 @@ def test_sampling_ends_with_its_parent(nvidia_smi, tmp_path):
 def test_a_program_runs_without_any_source_of_power(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(power, "_POWERCAP", tmp_path)
-    said = []
-    with power.sampling(True, said.append) as keep:
+    messages = []
+    with power.sampling(True, messages.append) as keep:
         keep(tmp_path)
-    assert said
+    assert messages
     assert not (tmp_path / "power.csv").exists()

@@ -54,7 +54,7 @@ def test_stderr_stays_the_programs(tmp_path, capfd):
     assert capfd.readouterr().err == "a line of the program\n"
 
 
-def test_lines_of_others_are_kept_while_the_profiler_starts(capfd):
+def test_other_output_is_unchanged_while_the_profiler_starts(capfd):
     with profiling._without_lines():
         os.write(2, b"one\nUSDT:1 1 x.cpp:1] profiler_start\ntwo\n[W1 collection.cpp:7] Warning\n")
     assert capfd.readouterr().err == "one\ntwo\n"
@@ -68,8 +68,8 @@ def test_schedule_and_metadata(name, tmp_path):
         run(profile)
     trace = load(tmp_path / name)
     assert [name for name in names(trace) if name.startswith("tk/")] == ["tk/step/2", "tk/step/3"]
-    told = {key: value for key, value in trace.items() if key.startswith("tracekit_")}
-    assert told == {
+    members = {key: value for key, value in trace.items() if key.startswith("tracekit_")}
+    assert members == {
         "tracekit_stage": "pretrain",
         "tracekit_opt": "R+Z3",
         "tracekit_rank": 3,
@@ -126,7 +126,7 @@ def test_all_threads(tmp_path):
     assert found == [False, True]
 
 
-def test_a_trace_that_is_not_finished_leaves_nothing(tmp_path):
+def test_an_unfinished_trace_leaves_no_file(tmp_path):
     """After an exception in the block, without its folder, or with too few steps."""
 
     def fail():
@@ -192,9 +192,9 @@ for case, (name, limit_bytes) in enumerate(
 def test_a_full_disk(tmp_path):
     # A limit on file sizes fails like a full disk, and needs no privileges.
     result = finished(sys.executable, "-c", FULL_DISK, tmp_path)
-    said = result.stdout.splitlines()
-    assert len(said) == 4, result.stderr
-    for line, name in zip(said, ("a.json", "a.json", "a.json.gz", "a.json.gz"), strict=True):
+    lines = result.stdout.splitlines()
+    assert len(lines) == 4, result.stderr
+    for line, name in zip(lines, ("a.json", "a.json", "a.json.gz", "a.json.gz"), strict=True):
         assert line.startswith(f"{tmp_path / name}: ")
     assert not list(tmp_path.iterdir())
 

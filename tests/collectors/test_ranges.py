@@ -126,7 +126,7 @@ def test_residual_addition_of_a_recomputed_layer_is_its_own(mode, llama_trace, o
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_no_result_changes_and_nothing_stays_attached(mode):
+def test_results_are_unchanged_and_no_hook_remains(mode):
     results = []
     for is_ranged in (False, True):
         model = tiny_llama(mode)
@@ -376,7 +376,7 @@ def in_cuda_graph(model, inputs):
         in_cuda_graph,
     ],
 )
-def test_what_torch_captures_has_no_range_and_is_no_step(tmp_path, capture):
+def test_calls_captured_by_torch_have_no_range_and_are_no_step(tmp_path, capture):
     heard = []
 
     class Steps(Observer):

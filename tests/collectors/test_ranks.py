@@ -128,7 +128,7 @@ def test_one_that_computes_keeps_its_rank(tmp_path):
         other.kill()
 
 
-def test_one_that_nobody_has_waited_for_has_ended(tmp_path):
+def test_a_zombie_has_ended(tmp_path):
     with subprocess.Popen([sys.executable, "-c", ""], stdout=subprocess.PIPE) as other:
         other.stdout.read()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
@@ -136,7 +136,7 @@ def test_one_that_nobody_has_waited_for_has_ended(tmp_path):
         assert RankClaim(tmp_path, 0).take()
 
 
-def test_a_folder_that_is_gone(tmp_path):
+def test_a_missing_folder(tmp_path):
     claim = RankClaim(tmp_path / "gone", 0)
     assert claim.take()
     assert claim.is_held

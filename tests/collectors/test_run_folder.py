@@ -59,7 +59,7 @@ def test_a_run_folder_appears_when_it_is_complete(tmp_path):
         (None, StoreError),
     ],
 )
-def test_nothing_is_left_of_one_that_was_not_finished(error, raised, tmp_path):
+def test_an_unfinished_run_leaves_no_files(error, raised, tmp_path):
     """After an error, a full disk, or a missing trace."""
     run = a_run()
     run.traces = ["rank1.json.gz"]

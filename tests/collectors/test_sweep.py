@@ -30,10 +30,10 @@ def behave(tmp_path, monkeypatch):
     collect = runpy.run_path(str(FAKE))["main"]
 
     def run_here(command, *_):
-        said = io.StringIO()
-        with contextlib.redirect_stderr(said):
+        stderr = io.StringIO()
+        with contextlib.redirect_stderr(stderr):
             code = collect(command[command.index(str(FAKE)) + 1 :])
-        return sweep_cell._Ended(code, said.getvalue())
+        return sweep_cell._Ended(code, stderr.getvalue())
 
     monkeypatch.setattr(sweep_cell, "COLLECT", (str(FAKE),))
     monkeypatch.setattr(sweep_cell, "_run", run_here)
@@ -183,13 +183,13 @@ def test_a_full_disk_ends_the_sweep(tmp_path, behave):
     assert names(tmp_path / "runs") == [NAIVE]
 
 
-def test_a_folder_with_other_contents_is_not_taken_for_the_cell(tmp_path, behave, capsys):
+def test_a_folder_with_other_contents_is_not_reused_for_the_cell(tmp_path, behave, capsys):
     """Neither a run with other arguments nor a folder without a run."""
     assert sweep(tmp_path, "--opt", "Naive", "--steps", "5") == 0
     assert sweep(tmp_path, "--opt", "R,Naive", "--steps", "6") == 2
-    said = capsys.readouterr().err
-    assert f"error: {tmp_path / 'runs' / NAIVE} " in said
-    assert "measured_count is 5, not 6" in said
+    stderr = capsys.readouterr().err
+    assert f"error: {tmp_path / 'runs' / NAIVE} " in stderr
+    assert "measured_count is 5, not 6" in stderr
     assert names(tmp_path / "runs") == [NAIVE]
     folder = tmp_path / "runs" / "pretrain_tiny_F_bs1_n1"
     folder.mkdir()

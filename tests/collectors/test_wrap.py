@@ -61,7 +61,7 @@ def test_programs_that_train_nothing(tmp_path):
     assert (made.outcome, made.exit_code) == ("failed", 5)
 
 
-def test_the_exit_code_where_nobody_reads_stderr(tmp_path):
+def test_the_exit_code_with_a_closed_stderr(tmp_path):
     read, write = os.pipe()
     os.close(read)
     ending = [sys.executable, "-c", "raise SystemExit(3)"]
@@ -71,7 +71,7 @@ def test_the_exit_code_where_nobody_reads_stderr(tmp_path):
     assert done.returncode == 3
 
 
-def test_a_name_that_is_taken(tmp_path):
+def test_an_existing_name(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")
     result = wrapped(tmp_path, sys.executable, "-c", "print('never')")
@@ -80,7 +80,7 @@ def test_a_name_that_is_taken(tmp_path):
 
 
 @nightly
-def test_a_name_that_is_taken_under_a_launcher(tmp_path):
+def test_an_existing_name_under_a_launcher(tmp_path):
     """Other ranks would wait for a rank that fails, so the run uses another name."""
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")

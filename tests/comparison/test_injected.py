@@ -271,7 +271,7 @@ def test_recomputation_that_the_base_has_not(tmp_path):
 
 @pytest.mark.parametrize("name", ["cpu_llama_lora", "cpu_llama_z3_rank0"])
 @pytest.mark.nightly("compares complete traces")
-def test_checkpointing_against_none_and_against_another(public_traces, opened, name):
+def test_checkpointing_compared_with_none_and_with_another(public_traces, opened, name):
     """Recomputation is new without checkpointing in the base; two modes are compared."""
     sides = [
         opened(public_traces / f"{one}.json.gz") for one in (name, "cpu_llama_ckpt_module_ranges")

@@ -74,13 +74,13 @@ def test_modules_of_another_name(base, new, classes, renamed):
     )
 
 
-def test_a_module_that_is_like_none_is_new():
+def test_a_module_without_a_counterpart_is_new():
     base = _modules("model", "model.mlp", mlp="MLP")
     new = _modules("model", "model.mlp", "model.router", mlp="MLP", router="Router")
     assert "model.router" not in align_modules(base, new).base_of
 
 
-def test_modules_may_be_as_deep_as_a_file_says():
+def test_modules_may_be_deep():
     paths = [".".join(["x"] * depth) for depth in range(1, 1201)]
     base = _modules(*paths)
     new = _modules(*("y" + path[1:] for path in paths))
@@ -136,7 +136,7 @@ def test_an_op_that_runs_by_other_kernels_is_one_row():
     assert _matched(base, new) == [("op", "model.norm", 2, 2)]
 
 
-def test_what_another_module_has_new_is_no_part_of_an_op():
+def test_new_work_of_another_module_is_not_added_to_an_op():
     """The add became shorter by about the time of the fill in a submodule, by chance."""
     base = _side(_cell("model", "add", "elementwise", "wide", 850))
     new = _side(
@@ -146,13 +146,13 @@ def test_what_another_module_has_new_is_no_part_of_an_op():
     assert _matched(base, new) == [("new", "model.mlp", 0, 1), ("op", "model", 1, 1)]
 
 
-def test_what_moved_is_found_around_its_module():
+def test_moved_work_is_matched_near_its_module():
     base = _side(_cell("model.mlp", "mm", "gemm", "a", 10))
     new = _side(_cell("model.norm", "mm", "gemm", "a", 10))
     assert _matched(base, new) == [("same", "model", 1, 1)]
 
 
-def test_what_is_nowhere_is_new_and_gone():
+def test_work_without_a_counterpart_is_new_or_gone():
     base = _side(_cell("model.mlp", "mm", "gemm", "a", 1_000))
     new = _side(_cell("model.norm", "copy", "layout", "b", 10))
     assert _matched(base, new) == [("gone", "model.mlp", 1, 0), ("new", "model.norm", 0, 1)]
@@ -181,14 +181,14 @@ def test_runs_of_several_sides_are_repeats(opened):
 
 @pytest.mark.nightly("compares a complete run")
 @pytest.mark.parametrize(("per", "factor"), [("layer", 4), ("token", 350)])
-def test_what_is_one_unit(opened, per, factor):
+def test_the_unit_of_a_comparison(opened, per, factor):
     run = opened(REPO / "sample_traces" / "pretrain_Naive")
     found = tracekit.compare(run, run, per=per)
     assert found.root.base_sum_ns == 721_882_751
     assert found.base.unit_count == 4 * factor
 
 
-def test_a_unit_that_nobody_tells_is_refused(opened):
+def test_an_unknown_unit_is_rejected(opened):
     run = opened(MADE_UP)
     with pytest.raises(UsageError, match="the number of requests"):
         tracekit.compare(run, run, per="request")
@@ -196,8 +196,8 @@ def test_a_unit_that_nobody_tells_is_refused(opened):
 
 def test_statements_on_both_sides(cli):
     statement = "SELECT (SELECT count(*) FROM base.event) a, count(*) b FROM new.event"
-    asked = cli("compare", MADE_UP, MADE_UP, "--format", "csv", "--sql", statement)
-    assert (asked.exit_code, asked.stdout) == (0, "a,b\n39,39\n")
+    done = cli("compare", MADE_UP, MADE_UP, "--format", "csv", "--sql", statement)
+    assert (done.exit_code, done.stdout) == (0, "a,b\n39,39\n")
     assert cli("compare", MADE_UP, MADE_UP, "--sql", "COPY (SELECT 1) TO 'x.csv'").exit_code == 5
 
 
@@ -283,15 +283,15 @@ def test_matching_looks_at_each_a_few_times(shape, monkeypatch):
     looks = []
     for count in (400, 1600):
         compared = 0
-        near = places._near
+        candidates = places._candidates
 
-        def counted(*args, near=near):
+        def counted(*args, candidates=candidates):
             nonlocal compared
-            found = near(*args)
+            found = candidates(*args)
             compared += len(found)
             return found
 
-        monkeypatch.setattr(places, "_near", counted)
+        monkeypatch.setattr(places, "_candidates", counted)
         base = _side_of(shape(count, "left"), "left", lambda number: 1 << (number % 40))
         new = _side_of(shape(count, "right"), "right", lambda number: 3 << (number % 40))
         _Counted.looks = 0

@@ -78,7 +78,7 @@ def test_the_median_of_draws_is_that_of_all_draws(count):
     assert sum(atoms.values()) == pytest.approx(1)
 
 
-def test_the_interval_of_the_bootstrap_holds_the_difference():
+def test_the_bootstrap_interval_contains_the_difference():
     base, new = [10.0, 11, 12, 13, 14], [20.0, 21, 22, 23, 24]
     low, high = interval_of_difference(median_atoms(base), median_atoms(new), ALPHA)
     assert 6 <= low < 10 < high <= 14
@@ -98,7 +98,7 @@ def test_one_measurement_each_gives_no_verdict():
     assert (found.p_value, found.low, found.more_count) == (None, None, None)
 
 
-def test_too_few_are_inconclusive_and_say_how_many_more():
+def test_too_few_steps_are_inconclusive_with_the_required_number():
     found = compare_series([100, 101, 102], [104, 105, 108])
     assert (found.verdict, found.more_count) == ("inconclusive", 3)
     assert (found.is_apart, found.needed_count) == (True, 6)
@@ -130,7 +130,7 @@ def test_students_tail():
     assert student_tail(0, 5) == pytest.approx(1)
 
 
-def test_three_and_three_of_one_kind_are_seldom_told_apart():
+def test_three_equal_measurements_per_side_rarely_differ_significantly():
     for draw in (random.Random(1).gauss, random.Random(2).lognormvariate):
         alarms = sum(
             compare_series(*([draw(5, 0.3) for _ in range(3)] for _ in "ab")).verdict
@@ -163,7 +163,7 @@ def test_a_series_without_measurements_is_refused():
         compare_series([], [1])
 
 
-def test_what_is_advised_is_about_what_is_needed():
+def test_the_suggested_number_is_about_the_required_one():
     """Normal noise of 1 % and a difference of 1 %: slightly more than normal theory requires."""
     quantiles = [NormalDist(100, 1).inv_cdf((k + 0.5) / 8) for k in range(8)]
     # Low and high values alternate, so there is no trend.
@@ -193,7 +193,7 @@ def test_a_a_and_a_b_on_the_steps_of_a_real_run():
         assert "same" not in curve.verdicts(series, 10, 2.0, 300)
 
 
-def test_what_the_best_test_finds_is_found():
+def test_the_test_detects_about_as_much_as_the_optimal_test():
     """Ten steps with normal noise of 0.75 % detect 2 %, as with the best test."""
     assert curve.ideal_pct(10, 2.0, 0.75) > 99.9
     normal = NormalDist(100, 0.75)
@@ -277,7 +277,7 @@ def test_more_measurements_than_a_float_counts_ways(count):
     assert found.high - found.low == pytest.approx(2 * 2.807 * error, rel=0.3)
 
 
-def test_the_interval_goes_on_where_ways_are_no_longer_summed():
+def test_the_interval_is_continuous_at_the_normal_approximation():
     found = [compare_series(_series(n, seed=1), _series(n, 1.03, seed=2)) for n in (1_000, 1_002)]
     widths = [one.high - one.low for one in found]
     assert widths[1] == pytest.approx(widths[0], rel=0.05)
@@ -321,7 +321,7 @@ def test_memory_grows_with_measurements_and_not_with_pairs():
     assert peak_bytes < 40_000_000
 
 
-def test_a_drift_is_that_of_the_whole_series_however_long():
+def test_drift_covers_the_complete_series():
     source = random.Random(5)
     rising = [1e6 * (1 + 0.1 * n / 5_000) + source.gauss(0, 100) for n in range(5_000)]
     found = drift_pct(rising)

@@ -61,7 +61,7 @@ def test_prefill_and_decode_are_apart():
     }
 
 
-def test_a_percentile_has_an_interval_or_says_how_many_it_takes():
+def test_a_percentile_has_an_interval_or_the_required_number_of_requests():
     base = list(range(1000, 1050))
     found = quantile_difference(base, [value + 500 for value in base], 90)
     assert (found.base, found.new, found.verdict) == (1044, 1544, "slower")
@@ -92,7 +92,7 @@ def test_the_interval_is_that_of_the_bootstrap():
     assert 0.02 * 4000 < above < 0.07 * 4000
 
 
-def test_the_same_load_is_seldom_told_apart():
+def test_equal_loads_rarely_differ_significantly():
     source = random.Random(2)
     wrong = 0
     for _ in range(200):
@@ -124,13 +124,13 @@ def test_the_samples(opened):
     sides = opened(SAMPLES / "serve_transformers"), opened(SAMPLES / "serve_vllm")
     results = tracekit.compare(*sides).results()
     for side, place in zip(sides, ("base", "new"), strict=True):
-        told = {row["metric"]: row for row in side.query("latency").to_dicts()}
+        latencies = {row["metric"]: row for row in side.query("latency").to_dicts()}
         for row in results["comparison_latency"].to_dicts():
             for name in ("difference", "low", "high"):
                 part, share = row[f"{name}_ns"], row[f"{name}_pct"]
                 wanted = None if part is None else 100 * part / row["base_ns"]
                 assert share == (wanted if wanted is None else pytest.approx(wanted))
-            assert row[f"{place}_ns"] == told[row["metric"]][f"{row['statistic']}_ns"]
+            assert row[f"{place}_ns"] == latencies[row["metric"]][f"{row['statistic']}_ns"]
         (rates,) = side.query("throughput").to_dicts()
         for row in results["comparison_throughput"].to_dicts():
             assert row[f"{place}_per_s"] == pytest.approx(rates[f"{row['rate']}_per_s"], rel=1e-12)

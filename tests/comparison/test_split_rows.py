@@ -48,7 +48,7 @@ def test_more_ranks_are_no_more_rows(tmp_path):
     assert counts[0] == counts[1]
 
 
-def test_a_run_without_a_trace_is_said(tmp_path):
+def test_a_run_without_a_trace_is_rejected(tmp_path):
     sample = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
     for name in ("run.json", "requests.jsonl"):
         (tmp_path / name).write_bytes((sample / name).read_bytes())

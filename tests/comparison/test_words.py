@@ -19,7 +19,7 @@ def _steps(kernel_us):
     return events
 
 
-def test_a_mean_that_single_steps_make_is_said(cli, tiny_trace):
+def test_a_mean_dominated_by_single_steps_is_reported(cli, tiny_trace):
     base = tiny_trace(_steps([100 + n * 7 % 20 / 10 for n in range(20)]), "base.json")
     slow = _steps([*(95 + n * 7 % 20 / 10 for n in range(19)), 2000])
     new = tiny_trace(slow, "new.json")

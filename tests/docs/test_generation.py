@@ -33,7 +33,7 @@ def test_an_error_that_a_page_shows_is_written_anew(tmp_path):
 
 
 @pytest.mark.nightly("saves a baseline twice")
-def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(keep_stores, tmp_path):
+def test_files_written_by_a_page_are_removed(keep_stores, tmp_path):
     command = "tracekit check baseline save a sample_traces/pretrain_Naive --baselines build/a"
     for number in range(2):
         folder = tmp_path / str(number)
@@ -43,7 +43,7 @@ def test_what_a_page_writes_is_in_its_way_neither_next_time_nor_in_the_tree(keep
     assert not (REPO / "build/a").exists()
 
 
-def test_a_folder_that_nobody_described_is_refused():
+def test_a_folder_without_a_description_is_rejected():
     spec = load_catalog().analyses["timeline"]
     with pytest.raises(UnknownSubjectError, match="the folder nowhere"):
         by_subject([replace(spec, subject="nowhere")])

@@ -38,7 +38,7 @@ def test_the_finding_of_the_tutorial(opened):
 
 def test_the_reasons_are_those_of_the_rules(opened):
     trace = opened(DOCS / "samples" / "made_up_step.json")
-    said = trace.sql("FROM attribution_reasons()").rows
+    reasons = trace.sql("FROM attribution_reasons()").rows
     text = (DOCS / "explanation" / "attribution.md").read_text("utf-8")
     table = text[text.index("| reason | basis |") :].split("\n\n")[0].splitlines()[2:]
-    assert table == [f"| `{reason}` | {meaning} |" for reason, meaning in said]
+    assert table == [f"| `{reason}` | {meaning} |" for reason, meaning in reasons]

@@ -82,7 +82,7 @@ def test_the_manifest_page_lists_the_outcomes_and_no_code(pages):
     assert "class " not in page.partition("Outcomes")[2]
 
 
-def test_sources_lead_to_sections_that_there_are(pages):
+def test_sources_link_to_existing_sections(pages):
     for source, target in pages_of_sources().items():
         assert (REPO / source).exists()
         path, _, anchor = target.partition("#")
@@ -98,7 +98,7 @@ def test_the_picture_is_the_committed_one_and_has_no_address_but_its_namespace(f
     assert len(svg) < 50_000
 
 
-def test_the_list_of_figures_names_columns_that_there_are():
+def test_the_list_of_figures_names_existing_columns():
     text = (REPO / "docs" / "find-a-figure.md").read_text("utf-8")
     named = re.findall(r"\[`(\w+)`\]\([^)]*\), column `(\w+)`", text)
     analyses = load_catalog().analyses
@@ -107,7 +107,7 @@ def test_the_list_of_figures_names_columns_that_there_are():
 
 
 @pytest.mark.parametrize("notebook", notebooks(), ids=lambda path: path.stem)
-def test_notebooks_run_and_show_what_is_committed(notebook, folder):
+def test_notebooks_show_the_committed_output(notebook, folder):
     assert executed(notebook, folder) == notebook.read_text("utf-8"), HINT
 
 

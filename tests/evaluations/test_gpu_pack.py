@@ -86,7 +86,7 @@ def fresh_environment(folder):
     return folder / "bin" / "python"
 
 
-def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path):
+def test_returned_files_are_limited_and_others_are_reported(tmp_path):
     kept, out = tmp_path / "kept", tmp_path / "out"
     out.mkdir()
     for number, size in enumerate((100, 6_000, 50_000, 6_000, 6_000, 9_000)):
@@ -106,7 +106,7 @@ def test_what_comes_back_is_bounded_and_the_rest_is_said(tmp_path):
     assert [len(names) for names in found.values()] == [6, 2, 1, 1]
 
 
-def test_nothing_that_a_run_started_is_left(tmp_path):
+def test_a_run_leaves_no_processes(tmp_path):
     sleeper = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)"]
     environment = {**os.environ, "TRACEKIT_GPU_TESTS_OUT": str(tmp_path / "kept")}
     process = subprocess.Popen(

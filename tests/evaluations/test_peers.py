@@ -14,7 +14,7 @@ def test_parts_of_a_page_are_replaced():
         filled(page, "make y", made)
 
 
-def test_the_page_says_what_is_made():
+def test_the_page_has_the_generated_parts():
     """Parts with new recordings differ each time, so only their existence is checked."""
     page = peers.PAGE.read_text("utf-8")
     made = peers.parts()

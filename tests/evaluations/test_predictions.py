@@ -19,8 +19,8 @@ def test_a_pair_is_recorded_predicted_and_rerun():
     pair = program.Pair("small", small | {"python": 50_000}, small, ("range=augment remove",))
     row = program.measured(pair, 1, 2)
     assert row.reason is None
-    assert 0 < row.told_ms < row.before_ms
-    assert row.low_ms <= row.told_ms <= row.high_ms
+    assert 0 < row.predicted_ms < row.before_ms
+    assert row.low_ms <= row.predicted_ms <= row.high_ms
     assert row.after_ms > 0
     refused = program.Pair("no such range", small, small, ("range=nothing remove",))
     text = program.filled(program.PAGE.read_text("utf-8"), [row], 1, 2)

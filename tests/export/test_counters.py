@@ -95,7 +95,7 @@ def test_tokens_and_requests_of_the_batch(tiny_trace, tmp_path):
     }
 
 
-def test_nothing_is_drawn_as_zero_because_the_trace_does_not_tell_it(tiny_trace, tmp_path):
+def test_unknown_values_are_not_drawn_as_zero(tiny_trace, tmp_path):
     """Products without shapes have no operations, and steps without a batch no tokens."""
     events = [
         span("user_annotation", "tk/step/0", 0, 10),
@@ -156,7 +156,7 @@ def test_requests_lead_to_the_steps_that_served_them(tmp_path, opened):
         assert arrows == [pair for pair in served if pair[1:] in steps]
 
 
-def test_queues_stand_in_the_order_of_their_streams(tiny_trace, tmp_path):
+def test_queues_are_in_stream_order(tiny_trace, tmp_path):
     messages = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     streams = [285, 7, 27, 25]
     events = []

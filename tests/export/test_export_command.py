@@ -92,10 +92,10 @@ def test_every_event_of_a_small_trace(cli, trace_file, tmp_path):
         assert values == [("ours: a", 1.5), ("ours: b", 2.0)]
 
 
-def test_what_cannot_be_exported_is_said_and_leaves_nothing(cli, trace_file, tmp_path):
+def test_a_failed_export_is_reported_and_leaves_no_file(cli, trace_file, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()
-    for options, said, exit_code in (
+    for options, message, exit_code in (
         (["--ranks", "7"], "none of the selected ranks is in the trace", 5),
         (["--steps", "3"], "none of the selected steps is in the trace", 5),
         (["--max-size", "0MB"], "the export is larger than 0 MB", 5),
@@ -104,12 +104,12 @@ def test_what_cannot_be_exported_is_said_and_leaves_nothing(cli, trace_file, tmp
         (["--from", "2s", "--to", "1s"], "--to must be after --from", 2),
     ):
         done = cli("export", trace_file, "-o", folder / "x.pftrace", *options)
-        assert said in done.stderr
+        assert message in done.stderr
         assert done.exit_code == exit_code
         assert [*folder.iterdir()] == []
 
 
-def test_what_is_missing_of_a_trace_is_said(cli, tiny_trace, tmp_path):
+def test_missing_parts_of_a_trace_are_reported(cli, tiny_trace, tmp_path):
     whole = json.dumps({"traceEvents": [*EVENTS[:4]]})
     broken = tiny_trace(whole[: whole.rindex("cudaLaunchKernel")], name="broken.json")
     done = cli("export", "perfetto", broken, "-o", tmp_path / "x.pftrace")
@@ -119,7 +119,7 @@ def test_what_is_missing_of_a_trace_is_said(cli, tiny_trace, tmp_path):
     assert "note: broken.json: " in done.stderr.partition("cut off")[2]
 
 
-def test_a_file_that_is_there_is_kept(cli, trace_file, tmp_path):
+def test_an_existing_file_is_not_replaced(cli, trace_file, tmp_path):
     out = tmp_path / "x.pftrace"
     out.write_text("mine")
     assert cli("export", trace_file, "-o", out).exit_code == 4
@@ -163,7 +163,7 @@ def test_the_trace_is_served_to_the_page_of_the_ui_only(served):
     assert ask(served, Origin="https://attacker.example")[0] == 403
 
 
-def test_what_a_killed_export_left_is_removed_by_the_next(trace_file, tmp_path, cli):
+def test_the_next_export_removes_files_of_a_killed_one(trace_file, tmp_path, cli):
     (folder := tmp_path / "out").mkdir()
     # It kills itself in the middle of the file.
     script = """

@@ -55,9 +55,9 @@ def of_hostile(tmp_path_factory):
 def test_a_counter_may_have_any_name(of_hostile):
     scene, _ = record(of_hostile)
     found = {place[-2]: values[0][1] for place, values in scene.numbers.items()}
-    told = {'w"x': 3, "$.a": 4, "b\\": 5, "*": 6, "is text": 7.5}
+    members = {'w"x': 3, "$.a": 4, "b\\": 5, "*": 6, "is text": 7.5}
     assert {name: value for name, value in found.items() if name.startswith("ours")} == {
-        f"ours: {name}": value for name, value in told.items()
+        f"ours: {name}": value for name, value in members.items()
     }
 
 
@@ -78,7 +78,7 @@ def test_times_as_early_and_as_late_as_can_be(tiny_trace, tmp_path, from_us):
 
 
 @pytest.mark.parametrize("base_time_ns", [2**62 + 1, pytest.param(-(2**63), marks=_OTHER_TIME)])
-def test_a_base_time_that_cannot_be_is_left_out(tmp_path, base_time_ns):
+def test_an_impossible_base_time_is_omitted(tmp_path, base_time_ns):
     engine_folder()
     file = tmp_path / "trace.json"
     events = [span("cpu_op", "one", 1_000_000_000, 1_000_000_001), span("cpu_op", "two", -5, 4)]
@@ -93,7 +93,7 @@ def test_a_base_time_that_cannot_be_is_left_out(tmp_path, base_time_ns):
     assert done.notes[0] == "trace.json: its base time is impossible, and is ignored"
 
 
-def test_pieces_beyond_all_times_hold_nothing(tiny_trace):
+def test_parts_beyond_all_times_are_empty(tiny_trace):
     with tracekit.open(tiny_trace([span("cpu_op", "one", 1, 2)]), cache=False) as trace:
         for chosen in (Selection(from_ns=10**30), Selection(to_ns=-(10**30))):
             assert export_perfetto(trace, len, chosen).event_count == 0

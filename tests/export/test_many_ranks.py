@@ -122,7 +122,7 @@ def test_ranks_lie_by_the_clocks_of_their_hosts():
     assert "by their host clocks" in axis.notes[0]
 
 
-def test_where_collectives_tell_of_all_ranks_clocks_are_aligned():
+def test_collectives_of_all_ranks_align_clocks():
     axis = axis_of({0: Clock(1_000, 5, 10), 1: Clock(2_000, 5, -10)})
     assert axis.shifts == {0: 990, 1: 2_010}
     assert "shifted by at most 0.010 µs" in axis.notes[0]

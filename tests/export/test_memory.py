@@ -29,7 +29,7 @@ def exported(trace):
     return b"".join(blocks), [len(block) for block in blocks]
 
 
-def test_a_question_holds_a_block_of_events(tiny_trace, monkeypatch):
+def test_a_query_returns_a_block_of_events(tiny_trace, monkeypatch):
     """Every event is in one block, blocks are limited, and splitting changes no result."""
     # One event far from all others, and many events with the same start.
     far = span("cpu_op", "far", 10_000_000_000, 10_000_000_001)
@@ -70,7 +70,7 @@ def slices_of(trace):
 
 
 @pytest.mark.nightly("exports a large trace")
-def test_what_is_gathered_is_handed_on_in_blocks(tiny_trace):
+def test_collected_rows_are_passed_on_in_blocks(tiny_trace):
     with tracekit.open(tiny_trace(of_steps(6_000)), cache=False) as trace:
         data, sizes = exported(trace)
     assert len(data) > 3 * scene.BLOCK_BYTES
@@ -94,7 +94,7 @@ def test_a_trace_that_is_larger_than_the_memory(tiny_trace, monkeypatch):
     assert sum(sizes) > 30 * scene.BLOCK_BYTES
 
 
-def test_a_critical_path_that_is_left_out_is_said(tiny_trace, monkeypatch):
+def test_an_omitted_critical_path_is_reported(tiny_trace, monkeypatch):
     left_out = "the critical path is omitted: the trace has too much device work for it"
     with tracekit.open(tiny_trace(of_steps(3)), cache=False) as trace:
         whole = export_perfetto(trace, lambda _: None)
@@ -104,8 +104,8 @@ def test_a_critical_path_that_is_left_out_is_said(tiny_trace, monkeypatch):
     assert without.slice_count < whole.slice_count
 
 
-def test_a_store_that_was_not_kept_is_asked_with_the_same_memory(tiny_trace):
-    asked = "SELECT current_setting('memory_limit')"
+def test_a_temporary_store_has_the_same_memory_limit(tiny_trace):
+    statement = "SELECT current_setting('memory_limit')"
     file = tiny_trace(of_steps(3))
     with tracekit.open(file, cache=False) as trace, tracekit.open(file) as kept:
-        assert trace.sql(asked).rows == kept.sql(asked).rows
+        assert trace.sql(statement).rows == kept.sql(statement).rows

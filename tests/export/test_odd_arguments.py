@@ -11,7 +11,7 @@ from traces_by_hand import call, kernel, span
 from tracekit.export.perfetto import export_perfetto
 
 MEMBERS = ["Input Dims", "Input type", "Concrete Inputs", "Input Strides"]
-SAID = ["no JSON", "[1,", {"a": 1}, 7, [[1, "a"], {"b": [2]}]]
+ARGUMENTS = ["no JSON", "[1,", {"a": 1}, 7, [[1, "a"], {"b": [2]}]]
 
 
 def flops_of(number):
@@ -19,14 +19,14 @@ def flops_of(number):
     return 2 * 4 * (8 + number) * 16
 
 
-def events_that_say(said, number):
+def events_with(argument, number):
     """Return ops; all except the first have an unusual value, each in another member."""
     dims = [[4, 8 + number], [8 + number, 16]]
     shapes = {"Input Dims": dims, "Input type": ["float", "float"]}
     events = []
     for place, member in enumerate([None, *MEMBERS]):
         at = 20 * place
-        args = shapes if member is None else {**shapes, member: said}
+        args = shapes if member is None else {**shapes, member: argument}
         events += [
             span("cpu_op", "aten::mm", at, at + 10, **args),
             call(at + 1, at + 3, place + 1),
@@ -46,8 +46,8 @@ class Answers:
 
 @pytest.fixture(scope="module")
 def answers(tmp_path_factory):
-    """Ask all traces as the ranks of one run: each says one of `SAID`."""
-    cases = [events_that_say(said, number) for number, said in enumerate(SAID)]
+    """Ask all traces as the ranks of one run: each says one of `ARGUMENTS`."""
+    cases = [events_with(argument, number) for number, argument in enumerate(ARGUMENTS)]
     with opened_as_ranks(tmp_path_factory.mktemp("odd"), cases) as trace:
         blocks = []
         event_count = export_perfetto(trace, blocks.append).event_count
@@ -56,9 +56,9 @@ def answers(tmp_path_factory):
         return Answers(rows_by_rank(trace, "gemms"), event_count, b"".join(blocks))
 
 
-@pytest.mark.parametrize("number", range(len(SAID)), ids=map(str, SAID))
-def test_an_odd_argument_takes_nothing_from_other_ops(answers, number):
+@pytest.mark.parametrize("number", range(len(ARGUMENTS)), ids=map(str, ARGUMENTS))
+def test_an_odd_argument_does_not_affect_other_ops(answers, number):
     flops = [row["flops"] for row in answers.gemms[number] if row["flops"]]
     assert sum(flops) >= flops_of(number)
-    assert answers.event_count == 15 * len(SAID)
+    assert answers.event_count == 15 * len(ARGUMENTS)
     assert re.search(b'"op_flops":%d\\b' % flops_of(number), answers.exported)

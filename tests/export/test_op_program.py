@@ -86,7 +86,7 @@ def test_odd_arguments(tiny_trace, tmp_path):
 
 
 @pytest.mark.nightly("runs a generated program with torch")
-def test_what_a_trace_says_is_printed_as_text(tiny_trace, tmp_path):
+def test_text_from_a_trace_is_printed_as_text(tiny_trace, tmp_path):
     one = {"Input Dims": [[2]], "Input Strides": [[1]], "Concrete Inputs": [""]}
     cases = {
         "neg": {**one, "Input type": ["\x1b]0;x\x07float"]},

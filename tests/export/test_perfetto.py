@@ -39,5 +39,5 @@ def engine_is_here():
 
 @pytest.mark.parametrize("file", _files())
 @pytest.mark.nightly("exports complete traces")
-def test_perfetto_reads_what_the_store_holds(opened, public_traces, tmp_path, file):
+def test_perfetto_reads_the_contents_of_the_store(opened, public_traces, tmp_path, file):
     check_read_back(opened(public_traces / file), tmp_path / "x.pftrace")

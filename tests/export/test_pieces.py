@@ -59,7 +59,7 @@ def events():
     return found
 
 
-def test_every_piece_of_a_small_trace_is_as_in_the_whole(tiny_trace):
+def test_every_part_of_a_small_trace_agrees_with_the_complete_trace(tiny_trace):
     with tracekit.open(tiny_trace(events()), cache=False) as trace:
         whole, done = record(trace)
         assert None not in {end for arrow in whole.arrows() for end in arrow}
@@ -81,7 +81,7 @@ def test_every_piece_of_a_small_trace_is_as_in_the_whole(tiny_trace):
 
 @pytest.mark.parametrize("file", ["deepseek_train_h800.json.gz", "tl_mi300_qwen.json.gz"])
 @pytest.mark.nightly("exports complete traces")
-def test_pieces_of_public_traces_are_as_in_the_whole(opened, public_traces, file):
+def test_parts_of_public_traces_agree_with_the_complete_traces(opened, public_traces, file):
     trace = opened(public_traces / file)
     whole, done = record(trace)
     ((first_ns, end_ns, shift_ns),) = trace.sql(

@@ -55,18 +55,18 @@ def test_a_run_ends_where_a_key_changes(trace):
     assert found == 2 * counts
 
 
-def test_values_and_runs_that_nobody_takes(trace):
-    asked = "SELECT i // 4 AS key, i AS at_ns, i / 3 AS value FROM range(12) AS t (i) ORDER BY i"
+def test_unread_rows_do_not_block_the_next_run(trace):
+    rows_sql = "SELECT i // 4 AS key, i AS at_ns, i / 3 AS value FROM range(12) AS t (i) ORDER BY i"
     blocks = []
     writer = PacketWriter(blocks.append)
-    for (key,), rows in runs_of(trace, [asked], 1):
+    for (key,), rows in runs_of(trace, [rows_sql], 1):
         if key != 1:
             writer.values(writer.counter(f"n{key}", 0, 1, ""), rows, 1)
     writer.close()
     assert b"".join(blocks).count(number_field(9, _COUNTER)) == 8
 
 
-def test_what_stops_in_the_middle_leaves_the_trace_to_others(trace):
+def test_a_reader_that_stops_midway_does_not_block_others(trace):
     endless = "SELECT 1 AS key, i AS start_ns, 1::BIGINT, 'n' FROM range(1000000000000) AS t (i)"
 
     def full(block):
@@ -95,13 +95,13 @@ def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace):
 
 
 @pytest.mark.nightly("fails at each statement")
-def test_a_statement_that_fails_on_the_way_is_told(trace):
+def test_a_statement_that_fails_midway_is_reported(trace):
     late = (
         "SELECT 1 AS key, i AS start_ns, 1::BIGINT, if(i > 90000, error('too late'), 'n') "
         "FROM range(100000) AS t (i)"
     )
-    for statement, said in ((late, "too late"), ("SELECT no_such_column", "no_such_column")):
-        with pytest.raises(QueryError, match=said):
+    for statement, message in ((late, "too late"), ("SELECT no_such_column", "no_such_column")):
+        with pytest.raises(QueryError, match=message):
             write_slices(PacketWriter(len), runs_of(trace, [statement], 1))
         assert trace.sql("SELECT 1").rows == [(1,)]
 

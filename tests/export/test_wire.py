@@ -17,7 +17,7 @@ def test_a_varint_has_seven_bits_a_byte(number):
     assert [byte >> 7 for byte in data] == [1] * (len(data) - 1) + [0]
 
 
-def test_fields_are_what_protobuf_reads():
+def test_protobuf_reads_the_fields():
     packets = pytest.importorskip("perfetto.protos.perfetto.trace.perfetto_trace_pb2")
     event = packets.TrackEvent.FromString(
         number_field(9, 4)
@@ -42,17 +42,17 @@ spans = st.lists(
 @given(spans)
 def test_on_a_lane_slices_nest_or_follow_one_another(given_spans):
     lanes = Lanes()
-    told = {}
+    written = {}
     for start, end in given_spans:
         ended = []
         lane = lanes.place(start, end, ended)
         for ended_lane, ended_at in ended:
-            told.setdefault(ended_lane, []).append(("E", ended_at))
-        told.setdefault(lane, []).append(("B", start))
-        told[lane].append(("is to end", end))
+            written.setdefault(ended_lane, []).append(("E", ended_at))
+        written.setdefault(lane, []).append(("B", start))
+        written[lane].append(("is to end", end))
     for lane, ended_at in lanes.close():
-        told[lane].append(("E", ended_at))
-    for of_lane in told.values():
+        written[lane].append(("E", ended_at))
+    for of_lane in written.values():
         # Begin and end events decode to the original slices.
         wanted = []
         for what, at in of_lane:

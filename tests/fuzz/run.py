@@ -103,8 +103,8 @@ def main() -> int:
             finds += 1
             sys.stdout.write(f"{path.relative_to(REPO)} (case {number}):\n{wrong}\n")
         spent_s[name] += time.monotonic() - begun_s
-    said = ", ".join(f"{count} {name}" for name, count in counts.items())
-    sys.stdout.write(f"cases: {said}; finds: {finds}\n")
+    summary = ", ".join(f"{count} {name}" for name, count in counts.items())
+    sys.stdout.write(f"cases: {summary}; finds: {finds}\n")
     return 1 if finds else 0
 
 

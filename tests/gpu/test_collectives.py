@@ -21,7 +21,7 @@ _CLASSES = {
     "all_to_all": "comm_alltoall",
 }
 # Waiting for a collective is recorded as a separate collective without elements.
-_TOLD = """
+_ARGUMENTS = """
     SELECT
         args ->> '$."Collective name"' AS collective,
         args ->> '$."In msg nelems"' AS element_count
@@ -55,16 +55,18 @@ def calls(trial):
 
 
 @each("name", _CLASSES, on_cpu=list(_CLASSES))
-def test_a_collective_tells_its_arguments(name, trial, calls):
+def test_a_collective_has_its_arguments(name, trial, calls):
     """Each call has a name and a size; class and message bytes are correct."""
     with tracekit.open(trial.profile(calls[name], warmup=1, active=_STEPS), cache=False) as trace:
-        told = trace.sql(_TOLD).to_dicts()
+        call_rows = trace.sql(_ARGUMENTS).to_dicts()
         rows = trace.query("collectives").to_dicts()
         kernels = {row["name"]: row["kernel_count"] for row in trace.query("kernels").to_dicts()}
-    trial.figures(told_by_the_call=told[:1], collectives=rows[:2], device_events=kernels)
+    trial.figures(call_arguments=call_rows[:1], collectives=rows[:2], device_events=kernels)
     if trial.is_cuda:
-        trial.claim("each call tells its arguments", len(told) >= _STEPS, len(told), f"{_STEPS}")
-        counts = {row["element_count"] for row in told}
+        trial.claim(
+            "each call tells its arguments", len(call_rows) >= _STEPS, len(call_rows), f"{_STEPS}"
+        )
+        counts = {row["element_count"] for row in call_rows}
         trial.claim("and its size", counts == {str(_COUNT)}, counts, str(_COUNT))
     else:
         trial.claim("each call is a collective", len(rows) >= _STEPS, len(rows), f"{_STEPS}")

@@ -44,7 +44,7 @@ def timed(trial, step):
 
 @pytest.mark.alone
 @on_each_device
-def test_what_kinds_of_recording_cost(trial):
+def test_the_cost_of_kinds_of_recording(trial):
     """Light steps (work and launches alone) cost at most 10 % of a step, and have every kernel."""
     import torch
     from torch.profiler import ProfilerActivity, profile

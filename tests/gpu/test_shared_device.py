@@ -31,6 +31,6 @@ def test_two_processes_at_once(trial):
             )
         )
     for process, folder in zip(started, folders, strict=True):
-        _, said = process.communicate(timeout=240)
-        trial.claim(f"{folder.name} ends well", process.returncode == 0, said[-400:])
+        _, errors = process.communicate(timeout=240)
+        trial.claim(f"{folder.name} ends well", process.returncode == 0, errors[-400:])
         claim_trace(trial, folder, phases={"forward", "backward"}, linked_at_least_pct=90.0)

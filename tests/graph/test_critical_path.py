@@ -38,7 +38,7 @@ def test_the_path_of_each_rank_is_its_window(opened: Opened, path: Path) -> None
 
 
 @on_some_traces
-def test_what_is_replayed_without_a_group_ends_earlier_or_as_it_did(
+def test_gains_are_not_negative_and_work_with_slack_is_not_on_a_path(
     opened: Opened, path: Path
 ) -> None:
     trace = opened(path)
@@ -99,7 +99,7 @@ def test_the_mean_error_is_small(opened: Opened) -> None:
 
 
 @on_every_trace
-def test_what_is_carried_over_is_all_that_was_missing(opened: Opened, path: Path) -> None:
+def test_weights_with_rests_reproduce_the_recorded_times(opened: Opened, path: Path) -> None:
     trace = opened(path)
     recorded = dict(
         trace.sql(

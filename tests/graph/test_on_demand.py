@@ -74,7 +74,7 @@ def test_sql_of_the_users_own_has_them(store: Path, tmp_path: Path) -> None:
         assert [own] == trace.sql("SELECT count(*) FROM graph_edge").rows
 
 
-def test_a_text_that_names_one_makes_none(store: Path) -> None:
+def test_a_name_in_a_string_creates_no_relation(store: Path) -> None:
     made = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'session'"
     with tracekit.open(store) as trace:
         assert trace.sql("SELECT 'graph_edge' AS path_piece -- FROM\n").rows == [("graph_edge",)]

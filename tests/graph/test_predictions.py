@@ -53,7 +53,7 @@ def test_predictions_hold(traces: Callable[[str], tracekit.Trace], base: str) ->
 
 
 @pytest.mark.parametrize("change", ["class=gemm x0.5", "bandwidth x2"])
-def test_contention_is_as_the_trace_tells(
+def test_contention_is_derived_from_the_trace(
     traces: Callable[[str], tracekit.Trace], change: str
 ) -> None:
     """Kernels take 30 % longer next to collectives; ignoring that gives errors of 2 and 3 %."""
@@ -85,7 +85,7 @@ def test_contention_is_as_the_trace_tells(
         "algorithm=butterfly",
     ],
 )
-def test_texts_that_say_no_change(text: str) -> None:
+def test_texts_that_are_no_change(text: str) -> None:
     with pytest.raises(UsageError):
         parse_change(text)
 
@@ -99,7 +99,7 @@ def test_texts_that_say_no_change(text: str) -> None:
         ("device bound", "bandwidth x2"),
     ],
 )
-def test_what_a_trace_cannot_say_is_refused(
+def test_questions_that_a_trace_cannot_answer_are_rejected(
     traces: Callable[[str], tracekit.Trace], base: str, text: str
 ) -> None:
     with pytest.raises(QueryError):
@@ -123,11 +123,16 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     simulate(Machine(**BASES["device bound"])).write(folder)
     done = cli("predict", folder, "--change", "class=gemm x0.5", "--timeline", timeline,
                "--format", "json")  # fmt: skip
-    said = json.loads(done.stdout)
+    prediction = json.loads(done.stdout)
     assert done.exit_code == 0
-    assert said["low_ns"] <= said["predicted_ns"] <= said["high_ns"] < said["recorded_ns"]
+    assert (
+        prediction["low_ns"]
+        <= prediction["predicted_ns"]
+        <= prediction["high_ns"]
+        < prediction["recorded_ns"]
+    )
     again = json.loads(cli("query", "timeline", timeline, "--format", "json").stdout)
-    assert abs(again[0]["window_ns"] - said["predicted_ns"]) <= 1
+    assert abs(again[0]["window_ns"] - prediction["predicted_ns"]) <= 1
     # Host work moved along, so that device work has the same times.
     compared = tracekit.compare(folder, timeline, cache=False)
     assert {pair.match for pair in compared.pairs} == {"same"}
@@ -139,7 +144,9 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert f"{folder} → class=gemm x0.5" in page.read_text("utf-8")
 
 
-def test_what_runs_again_is_drawn(traces: Callable[[str], tracekit.Trace], tmp_path: Path) -> None:
+def test_recomputed_work_is_in_the_timeline(
+    traces: Callable[[str], tracekit.Trace], tmp_path: Path
+) -> None:
     """Calls inside ops on the thread of the backward pass, followed by their kernels."""
     path = tmp_path / "predicted.json"
     recorded = traces("host bound")

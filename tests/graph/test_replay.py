@@ -13,13 +13,13 @@ from tracekit.analysis.graph_sweeps import GAINS, MOMENTS, PATH, REPLAY, RUN_STE
 
 def swept(sweep: str, rows: Sequence[tuple[int | None, ...]]) -> list[Any]:
     """Return the result of a sweep over edges."""
-    said = ", ".join(
+    values = ", ".join(
         "(" + ", ".join("NULL::BIGINT" if one is None else f"{one}::BIGINT" for one in row) + ")"
         for row in rows
     )
     with duckdb.connect() as connection:
         connection.execute("ATTACH ':memory:' AS session")
-        create_swept(connection, "session.main.made", sweep, f"FROM (VALUES {said}) AS edge")
+        create_swept(connection, "session.main.made", sweep, f"FROM (VALUES {values}) AS edge")
         return connection.execute("FROM session.main.made ORDER BY ALL").fetchall()
 
 

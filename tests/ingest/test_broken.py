@@ -263,7 +263,7 @@ def test_a_long_damaged_event_is_skipped(load):
             assert load(around(text), block_bytes=100_000).names == ["first", "last"]
 
 
-def test_a_long_good_event_is_kept(load):
+def test_a_long_valid_event_is_loaded(load):
     long = event("x" * 500_000)
     loaded = load(around(long), block_bytes=10_000)
     assert [len(name) for name in loaded.names] == [5, 500_000, 4]

@@ -10,7 +10,7 @@ TABLE |= dict.fromkeys("stf", "flow") | dict.fromkeys("iIR", "instant")
 
 
 @pytest.mark.parametrize("phase", TABLE)
-def test_members_without_a_column_are_kept(load, phase):
+def test_members_without_a_column_are_stored(load, phase):
     more = {"tts": 5, "cname": "good", "sf": [1, {"a": None}], "Name": "other", "é": "ü"}
     event = {"ph": phase, **BASE, "dur": 1, "id": 4, **more, "args": {"a": [1, 2.50, "x"]}}
     loaded = load(json.dumps([event, {"ph": phase, **BASE, "dur": 1, "id": 5}]))
@@ -24,7 +24,7 @@ def test_members_without_a_column_are_kept(load, phase):
         assert second == (None, None)
 
 
-def test_a_flow_id_that_is_no_number_is_kept(load):
+def test_a_non_numeric_flow_id_is_stored(load):
     loaded = load(json.dumps([{"ph": "s", **BASE, "id": "a7f"}, {"ph": "f", **BASE, "id": "12"}]))
     assert loaded.sql("SELECT flow_id, extra ->> '$.id' FROM flow") == [(None, "a7f"), (12, None)]
 
@@ -93,7 +93,7 @@ def test_odd_metadata_is_no_error(load, metadata, columns, values):
         [{"traceEvents": []}, {"x": '"traceEvents": [{'}],
     ],
 )
-def test_any_metadata_is_kept(load, value):
+def test_all_metadata_is_stored(load, value):
     for trace in ({"traceEvents": [EVENT], "x": value}, {"x": value, "traceEvents": [EVENT]}):
         loaded = load(json.dumps(trace))
         assert loaded.names == ["n"]

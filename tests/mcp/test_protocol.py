@@ -266,8 +266,8 @@ def test_a_client_that_leaves_takes_its_calls_with_it(folder, environment, is_ki
             process.kill()
         else:
             process.stdin.close()
-        said = process.stdout.read().splitlines()
-        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in said)
+        messages = process.stdout.read().splitlines()
+        assert all(json.loads(line)["jsonrpc"] == "2.0" for line in messages)
     _, alive = psutil.wait_procs(left, timeout=60)
     assert alive == []
 
@@ -291,8 +291,8 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(folder, environment
         found = await http.post(url, json=first, headers=headers)
         headers |= {"mcp-session-id": found.headers["mcp-session-id"]}
         headers["mcp-protocol-version"] = "2025-06-18"
-        told = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-        await http.post(url, json=told, headers=headers)
+        notification = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+        await http.post(url, json=notification, headers=headers)
         call = {"name": "sql", "arguments": {"trace": "a.json", "statement": ENDLESS}}
         asked = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
         await http.post(url, json=asked, headers=headers)
@@ -301,7 +301,7 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(folder, environment
         anyio.run(run, url)
 
 
-def test_a_link_that_comes_after_the_check_leads_nowhere(folder, environment):
+def test_a_link_created_after_the_check_cannot_be_followed(folder, environment):
     """A user who can write to the folder can replace a file by a link after the check."""
     outside = shutil.copyfile(folder / "a.json", folder.parent / "outside.json")
     (folder / "link.json").symlink_to(outside)
@@ -324,7 +324,7 @@ def test_a_link_that_comes_after_the_check_leads_nowhere(folder, environment):
 
 
 @_NIGHTLY
-def test_what_is_printed_is_no_protocol(folder, environment):
+def test_printed_text_is_not_part_of_the_protocol(folder, environment):
     """A log line of the call, for one, of a cache that everybody can write."""
     cache = Path(environment["TRACEKIT_CACHE_DIR"])
     cache.mkdir()
@@ -347,7 +347,7 @@ def test_what_is_printed_is_no_protocol(folder, environment):
 
 
 @_NIGHTLY
-def test_many_calls_hold_nothing(over_stdio):
+def test_the_number_of_concurrent_calls_is_limited(over_stdio):
     async def run():
         async with over_stdio() as client:
             async with anyio.create_task_group() as group:
@@ -370,7 +370,7 @@ def test_many_calls_hold_nothing(over_stdio):
 
 
 @_NIGHTLY
-def test_without_the_extra_it_says_so(tmp_path, folder):
+def test_without_the_extra_an_error_is_shown(tmp_path, folder):
     (tmp_path / "mcp_types.py").write_text("raise ImportError(name='mcp_types')")
     done = subprocess.run(
         [sys.executable, "-m", "tracekit", "mcp", str(folder)],
@@ -386,9 +386,9 @@ def test_without_the_extra_it_says_so(tmp_path, folder):
 
 @_NIGHTLY
 def test_settings_for_clients(cli, folder):
-    told = cli("mcp", folder, "--install")
-    assert told.exit_code == 0
-    blocks = told.stdout.split("\n\n")
+    done = cli("mcp", folder, "--install")
+    assert done.exit_code == 0
+    blocks = done.stdout.split("\n\n")
     usual, vscode = (json.loads(block) for block in blocks if block.startswith("{"))
     entry = usual["mcpServers"]["tracekit"]
     assert vscode["servers"]["tracekit"] == {"type": "stdio", **entry}
@@ -397,6 +397,6 @@ def test_settings_for_clients(cli, folder):
     (codex,) = (tomllib.loads(block) for block in blocks if block.startswith("[mcp_servers"))
     assert codex["mcp_servers"]["tracekit"] == entry
     assert entry["args"][-1] == str(folder)
-    skill = told.stdout.split("&& cp ")[1].split()[0]
+    skill = done.stdout.split("&& cp ")[1].split()[0]
     assert Path(skill).read_text("utf-8").startswith("---\nname: tracekit\ndescription: ")
     assert cli("mcp", folder / "a.json").exit_code == 2

@@ -38,7 +38,7 @@ def read(call_in):
     return call
 
 
-def test_open_lists_what_there_is(ask, trace, folder):
+def test_open_lists_traces(ask, trace, folder):
     (folder / "notes.txt").write_text("not a trace")
     text = ask("open")
     assert "# traces: 2 rows\nall rows: kind=trace\n" in text
@@ -46,7 +46,7 @@ def test_open_lists_what_there_is(ask, trace, folder):
     assert "notes" not in text
 
 
-def test_open_says_what_it_is_and_whether_to_trust_it(read):
+def test_open_describes_a_trace_and_its_quality(read):
     text = read("open", trace="a.json")
     assert text.startswith(MARK)
     # Window: 85 µs; busy: 41 µs.
@@ -165,7 +165,7 @@ def test_explain(ask, topic, words):
     assert words in ask("explain", topic=topic)
 
 
-def test_explain_says_why(read):
+def test_explain_shows_reasons(read):
     text = read("explain", trace="a.json", kernel="softmax")
     assert "launch" in text
     event_id = text.split("event_id=")[1].split()[0]
@@ -197,7 +197,7 @@ def test_errors_name_the_next_step(ask, trace, folder):
         assert "\nnext: " in text or "open without a trace" in text
 
 
-def test_nothing_outside_of_the_folders_is_named(ask, trace, tmp_path):
+def test_files_outside_the_folders_are_not_named(ask, trace, tmp_path):
     folder = tmp_path / "traces"
     secret = tmp_path / "secret.json"
     secret.write_bytes((folder / trace).read_bytes())
@@ -257,7 +257,7 @@ def test_a_trace_cannot_speak_for_the_tool(ask, folder):
 
 @pytest.mark.nightly("one tool is in the gate")
 @pytest.mark.parametrize("budget", [500, 8_000])
-def test_the_budget_is_kept(ask, trace, budget):
+def test_the_budget_is_respected(ask, trace, budget):
     for tool, arguments in (
         ("open", {}),
         ("ask", {"analysis": "breakdown"}),

@@ -95,7 +95,7 @@ def sources(clone):
     }
 
 
-def test_the_source_distribution_holds_what_the_checks_ran_with(wheel):
+def test_the_source_distribution_contains_the_checked_files(wheel):
     (packed,) = wheel.parent.glob("*.tar.gz")
     with tarfile.open(packed) as archive:
         names = {PurePosixPath(*PurePosixPath(name).parts[1:]) for name in archive.getnames()}
@@ -129,7 +129,7 @@ def test_a_clone_is_a_complete_package(clone):
     ]
 
 
-def test_the_wheel_holds_every_module_and_query_and_nothing_else(clone, wheel):
+def test_the_wheel_contains_exactly_the_modules_and_queries(clone, wheel):
     names = {name for name in zipfile.ZipFile(wheel).namelist() if not name.endswith("/")}
     metadata = {name for name in names if PurePosixPath(name).parts[0].endswith(".dist-info")}
     wanted = sources(clone)
@@ -176,7 +176,7 @@ def test_only_the_core_is_installed(installed, tmp_path):
     assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == "[]"
 
 
-def test_ranks_of_an_installed_tracekit_take_nothing_from_the_current_folder(installed, tmp_path):
+def test_ranks_of_an_installed_tracekit_do_not_import_from_the_current_folder(installed, tmp_path):
     """A clone of this repository is a folder that holds a folder `tracekit`."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
@@ -205,7 +205,7 @@ def test_random_input_of_the_library_under_sanitizers(tmp_path):
     assert " cases" in run(program, "5", "1", cwd=tmp_path)
 
 
-def test_without_a_compiler_ziglang_is_asked_for(tmp_path):
+def test_without_a_compiler_the_build_requires_ziglang(tmp_path):
     """A compiler that $CC names, or the command cc, is taken instead."""
     script = "import build_native as b; print(b.get_requires_for_build_wheel())"
     given = {"PYTHONPATH": str(REPO / "native"), "PATH": str(tmp_path)}

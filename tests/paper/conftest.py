@@ -61,12 +61,12 @@ def _events(steps):
             for depth, name in enumerate(ranges.split(";")):
                 nested = 0.01 * depth
                 name, *shapes = name.split("|")
-                told = {
+                arguments = {
                     "Input Dims": [list(map(int, shape.split(","))) for shape in shapes],
                     "Input type": ["c10::BFloat16"] * len(shapes),
                 }
                 category = "cpu_op" if shapes else "user_annotation"
-                args = told if shapes else None
+                args = arguments if shapes else None
                 span(category, name, now + nested, duration + 1 - 2 * nested, args)
             span("cuda_runtime", "cudaLaunchKernel", now + 0.5, 0.25, linked)
             span("kernel", kernel, now + 1, duration, linked)

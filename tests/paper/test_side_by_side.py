@@ -73,7 +73,7 @@ def test_everything_that_differs_is_marked(cli, write_run):
     assert len(row["differences"].split("; ")) == 7
 
 
-def test_what_a_run_does_not_state_is_not_known_to_be_the_same(cli, write_run):
+def test_unstated_facts_of_a_run_count_as_different(cli, write_run):
     members = {**A800, **ROW, "precision": None, "batch_size": None}
     folder = write_run("mute", opt="Naive", **members)
     (row,) = rows_of_run(rows_of(cli, "table3", folder), "mute")
@@ -90,7 +90,7 @@ def test_every_run_of_a_row_has_its_line(cli, write_run):
     ]
 
 
-def test_where_models_tell_rows_apart_another_stands_beside_the_nearest(cli, write_run):
+def test_another_model_is_compared_with_the_nearest_one(cli, write_run):
     members = {"model": "tiny", "opt": "Z2", "batch_size": 1, "tokens_per_s_mean": 1.0, **A800}
     write_run("small", parameter_count=4_000_000, **members)
     write_run("large", parameter_count=14_000_000_000, **members)
@@ -110,7 +110,7 @@ def test_where_models_tell_rows_apart_another_stands_beside_the_nearest(cli, wri
         ("NVIDIA GeForce RTX 3090", "RTX3090 w/ NVLink", "W"),
     ],
 )
-def test_devices_are_told_by_their_product(cli, write_run, device, platform, mark):
+def test_devices_are_identified_by_product(cli, write_run, device, platform, mark):
     members = {**A800, "environment": Environment(devices=[device]), "parallel": Parallel()}
     folder = write_run(
         "tuned", stage="finetune", opt="L", batch_size=1, tokens_per_s_mean=1.0, **members
@@ -153,7 +153,7 @@ def test_a_model_of_another_shape_is_not_the_one_of_its_name(cli, write_run):
 
 
 @pytest.mark.nightly("reads a complete run")
-def test_a_real_run_of_one_layer_beside_the_paper(cli, kept):
+def test_a_run_of_one_layer_next_to_the_paper(cli, kept):
     rows = rows_of(cli, "table6", CUT, env=kept)
     found = rows_of_run(rows, CUT.name)
     assert len(found) == 21
@@ -218,7 +218,7 @@ def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cl
     assert (row["method"], row["paper_tokens_per_s"]) == ("L", 14216.6)
 
 
-def test_the_largest_batch_that_fitted_stands_in_table4(cli, write_run):
+def test_the_largest_batch_that_fits_is_in_table4(cli, write_run):
     for size, outcome in ((4, "ok"), (16, "ok"), (32, "oom")):
         folder = write_run(f"bs{size}", opt="Naive", batch_size=size, outcome=outcome)
     rows = rows_of(cli, "table4", folder.parent)
@@ -309,7 +309,7 @@ def test_phases_modules_and_shares_per_step(cli, write_run):
     assert row["our_step_pct"] == pytest.approx(100 * 9 / 50, rel=0.02)
 
 
-def test_the_norm_behind_attention_is_no_attention(cli, write_run):
+def test_the_norm_after_attention_is_not_attention(cli, write_run):
     """Hugging Face's `post_attention_layernorm` is named after attention, and was averaged in."""
     layer = "tk/phase/forward;tk/module/forward/model.layers.0"
     step = [
@@ -321,7 +321,7 @@ def test_the_norm_behind_attention_is_no_attention(cli, write_run):
     assert found["forward"] == pytest.approx(0.008)
 
 
-def test_zero_stages_stand_beside_tables_14_and_16(cli, write_run):
+def test_zero_stages_are_compared_with_tables_14_and_16(cli, write_run):
     folder = write_run("z2o", opt="R+Z2+O", batch_size=32, steps=[TRAINING] * 2)
     (row,) = rows_of_run(rows_of(cli, "table16", folder), "z2o")
     assert (row["method"], row["our_method"], row["model"]) == ("ZeRO-2", "R+Z2+O", "Llama2-7B")
@@ -330,7 +330,7 @@ def test_zero_stages_stand_beside_tables_14_and_16(cli, write_run):
     assert (row["our_time_s"], row["our_step_pct"]) == (0, 0)
 
 
-def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli, write_run):
+def test_unknown_figures_of_a_run_are_empty_with_the_reason(cli, write_run):
     write_run("bare", opt="Naive", batch_size=2)
     write_run("failed", opt="Naive", batch_size=2, outcome="failed", reason="rank 1 died")
     folder = write_run("cut", opt="Naive", batch_size=2, layers=2, steps=[TRAINING])
@@ -340,7 +340,7 @@ def test_what_a_run_does_not_tell_is_empty_with_the_reason(cli, write_run):
     assert {row["phase"] for row in alone(rows, "cut")} == {"forward", "backward", "optimizer"}
 
 
-def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_run):
+def test_serving_in_strict_mode_matches_the_same_engine(cli, write_run):
     batch = "tk/phase/decode;tk/batch/prefill_0(0)_decode_8(8)"
     attention = f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention"
     ffn = f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP"
@@ -388,20 +388,20 @@ def test_serving_stands_beside_the_engine_that_is_strictly_the_same(cli, write_r
         (("table3", "."), 3),
     ],
 )
-def test_wrong_usage_says_what_is_wrong(cli, args, exit_code):
+def test_wrong_usage_is_explained(cli, args, exit_code):
     done = cli("compare", "paper", *args)
     assert (done.exit_code, done.stdout) == (exit_code, "")
     assert done.stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize("name", ["figure4", "figure6", "figure9"])
-def test_figures_have_nothing_of_ours_beside_them(cli, write_run, name):
+def test_figures_cannot_be_compared_with_runs(cli, write_run, name):
     done = cli("compare", "paper", name, write_run("q", opt="Q", batch_size=2))
     assert (done.exit_code, done.stdout) == (2, "")
     assert name in done.stderr
 
 
-def test_a_manifest_that_cannot_be_read_is_left_out_with_a_warning(cli, write_run):
+def test_an_unreadable_manifest_is_skipped_with_a_warning(cli, write_run):
     folder = write_run("broken")
     (folder / "run.json").write_text("{")
     write_run("fine", opt="Naive", batch_size=1)

@@ -66,7 +66,7 @@ def test_every_chart_is_one_of_some_sample(charts_of):
     "kind", ["memory", *(pytest.param(one, marks=_COMPLETE) for one in TRACES if one != "memory")]
 )
 @pytest.mark.nightly("draws with another library")
-def test_charts_are_what_altair_takes_and_vl_convert_draws(kind, charts_of):
+def test_altair_and_vl_convert_accept_charts(kind, charts_of):
     pytest.importorskip("altair", reason="altair is not installed")
     pytest.importorskip("vl_convert", reason="vl-convert is not installed")
     for name, chart in charts_of(TRACES[kind]).items():
@@ -76,7 +76,7 @@ def test_charts_are_what_altair_takes_and_vl_convert_draws(kind, charts_of):
         assert chart.title in svg.replace("&#39;", "'").replace("&apos;", "'"), name
 
 
-def test_a_chart_holds_the_rows_of_its_analyses_as_they_are(answered, opened, charts_of):
+def test_a_chart_contains_the_rows_of_its_analyses(answered, opened, charts_of):
     answers = answered(TRACES["step"])
 
     def exact(name):
@@ -151,7 +151,7 @@ def fields(spec):
 
 
 @by_kind
-def test_charts_name_columns_that_are_there(charts_of, kind):
+def test_charts_name_existing_columns(charts_of, kind):
     for name, chart in charts_of(TRACES[kind]).items():
         columns = {c for result in chart.data.values() for c in result.column_names}
         assert fields(dict(chart.spec)) <= columns, name
@@ -166,7 +166,7 @@ def test_copies_have_a_chart(tiny_trace):
 
 
 @by_kind
-def test_every_axis_of_a_number_says_its_unit_or_that_it_has_none(charts_of, kind):
+def test_every_numeric_axis_has_a_unit_or_is_unitless(charts_of, kind):
     bare = {"step", "depth", "mean_length", "max_length", "token_count", "intensity_flop_per_byte"}
     bare |= {"running_count", "m", "world_size", "speedup", "decode_request_count"}
     for name, chart in charts_of(TRACES[kind]).items():
@@ -208,7 +208,7 @@ def test_a_chart_is_saved_in_the_form_of_its_name(opened, tmp_path):
     assert chart._repr_html_().startswith("<svg")
 
 
-def test_without_the_extra_a_chart_says_what_to_install(opened, monkeypatch, tmp_path):
+def test_without_the_extra_a_chart_has_an_install_hint(opened, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "vl_convert", None)
     monkeypatch.setitem(sys.modules, "altair", None)
     chart = opened(TRACES["step"]).plot.phases()
@@ -223,7 +223,7 @@ def test_without_the_extra_a_chart_says_what_to_install(opened, monkeypatch, tmp
     assert chart._repr_html_().startswith("<table")
 
 
-def test_colours_are_told_apart_on_both_pages_and_named_for_terminals():
+def test_colours_are_distinct_on_both_pages_and_named_for_terminals():
     from rich.color import Color
 
     for kinds in (palette.KIND, palette.PHASE):
@@ -248,7 +248,7 @@ def contrast(first, second):
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def test_marks_stand_out_from_their_page():
+def test_marks_contrast_with_the_page():
     for colour in palette.ALL:
         assert contrast(colour.light, "#ffffff") >= 2, colour
         assert contrast(colour.dark, "#15171a") >= 3, colour
@@ -258,11 +258,11 @@ def test_a_class_has_its_colour_wherever_it_is_drawn():
     alone, beside = palette.classes(["gemm"]), palette.classes(["softmax", "my_class", "gemm"])
     assert alone["gemm"] == beside["gemm"] != beside["softmax"]
     assert beside["my_class"] == palette.classes(["my_class"])["my_class"]
-    told = palette.classes(["comm_allreduce", "memcpy_h2d", "other"])
-    assert [*told.values()] == [palette.KIND["comm"], palette.KIND["memcpy"], palette.GREY]
+    by_class = palette.classes(["comm_allreduce", "memcpy_h2d", "other"])
+    assert [*by_class.values()] == [palette.KIND["comm"], palette.KIND["memcpy"], palette.GREY]
 
 
-def test_texts_stand_out_from_the_marks_that_they_are_in():
+def test_labels_contrast_with_their_marks():
     for colour in palette.ALL:
         for shown in (colour.light, colour.dark):
             text = palette.text_on(shown)
@@ -288,7 +288,7 @@ def test_ops_of_known_size_whose_types_are_not_recorded(opened):
     assert chart is not None
 
 
-def test_what_a_manifest_may_leave_out():
+def test_optional_members_of_a_manifest():
     with tracekit.open(REPO / "sample_traces", traces=False, cache=False) as runs:
         methods = runs.query("methods")
     for name in ("methods", "method_memory"):

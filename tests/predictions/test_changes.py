@@ -88,7 +88,7 @@ LOADED = steps(
     ids=["recompute", "accumulate", "loading"],
 )
 @pytest.mark.nightly("simulates three runs")
-def test_what_is_added_is_drawn(
+def test_added_work_is_in_the_timeline(
     tmp_path: Path,
     tiny_trace: Write,
     events: list[Event],
@@ -104,12 +104,12 @@ def test_what_is_added_is_drawn(
         assert found.high_ns >= found.predicted_ns + STEPS * 1_000_000
     drawn = json.loads(timeline.read_text("utf-8"))["traceEvents"]
     start = min(event["ts"] for event in drawn if event["cat"] == "cpu_op")
-    told = sorted(
+    written = sorted(
         (event["ts"] - start, event["name"], event["dur"])
         for event in drawn
         if event["args"].get("predicted")
     )
-    assert [(name, ts, dur) for ts, name, dur in told[: len(added)]] == added
+    assert [(name, ts, dur) for ts, name, dur in written[: len(added)]] == added
     with tracekit.open(timeline, cache=False) as trace:
         (row,) = trace.query("timeline").to_dicts()
         assert row["window_ns"] == found.predicted_ns

@@ -61,7 +61,7 @@ def serving_run(
     return make_run(name, requests, **(known | members))
 
 
-def told(measures: Any) -> tuple[float, ...]:
+def figures_of(measures: Any) -> tuple[float, ...]:
     """Return TTFT and TPOT (mean, median, and p99) and ITL in ms, and tokens/s to a thousandth."""
     assert list(measures) == list(MEASURES)
     *times, rate = measures.values()
@@ -88,13 +88,13 @@ RECORDED = (23, 20, 30, 12, 10, 15, 20, 62.5)
 def test_five_requests(make_run: MakeRun, change: str, expected: tuple[float, ...]) -> None:
     with tracekit.open(serving_run(make_run, FIVE), cache=False) as trace:
         found = trace.predict(change)
-    assert told(found.recorded) == told(found.replayed) == RECORDED
+    assert figures_of(found.recorded) == figures_of(found.replayed) == RECORDED
     assert found.predicted is not None
-    assert told(found.predicted) == expected
+    assert figures_of(found.predicted) == expected
     assert all(found.low[name] <= found.predicted[name] <= found.high[name] for name in MEASURES)
 
 
-def test_what_was_not_recorded_is_refused(make_run: MakeRun) -> None:
+def test_unrecorded_changes_are_rejected(make_run: MakeRun) -> None:
     with tracekit.open(serving_run(make_run, FIVE), cache=False) as trace:
         for change in ("rate x5", "batch tokens=64", "kv tokens=130", "kv tokens=60"):
             with pytest.raises(QueryError):
@@ -104,18 +104,18 @@ def test_what_was_not_recorded_is_refused(make_run: MakeRun) -> None:
                 trace.predict(text)
 
 
-def test_another_run_says_what_steps_take(make_run: MakeRun) -> None:
+def test_another_run_provides_step_times(make_run: MakeRun) -> None:
     alone, busy = serving_run(make_run, APART, "alone"), serving_run(make_run, FIVE, "busy")
     with tracekit.open(alone, cache=False) as trace, pytest.raises(QueryError):
         trace.predict("rate x4")
     with tracekit.open(alone, busy, cache=False) as trace:
         found = trace.predict("rate x4")
-    assert told(found.recorded) == (20, 20, 20, 10, 10, 10, 10, 34.091)
+    assert figures_of(found.recorded) == (20, 20, 20, 10, 10, 10, 10, 34.091)
     # First tokens at 20, 50, 70, 100 and 120, wanted every 25; the last at 140.
-    assert told(found.predicted) == (22, 20, 25, 14, 15, 15, 20, 107.143)
+    assert figures_of(found.predicted) == (22, 20, 25, 14, 15, 15, 20, 107.143)
     assert any("busy" in assumption for assumption in found.assumptions)
     with tracekit.open(busy, alone, cache=False) as trace:
-        assert told(trace.predict("rate x1").recorded) == RECORDED
+        assert figures_of(trace.predict("rate x1").recorded) == RECORDED
     other = serving_run(make_run, FIVE, "other", precision="fp32")
     with tracekit.open(alone, other, cache=False) as trace, pytest.raises(QueryError):
         trace.predict("rate x4")
@@ -132,7 +132,7 @@ def test_exit_codes(make_run: MakeRun, cli: Callable[..., Any]) -> None:
     assert cli("predict", five, "--change", "rate x2", "--change", "host x2").exit_code == 2
 
 
-def test_runs_that_do_not_tell(make_run: MakeRun, kernels: Path) -> None:
+def test_runs_without_the_required_data(make_run: MakeRun, kernels: Path) -> None:
     lines = [json.loads(line) for line in (SAMPLE / "requests.jsonl").read_text().splitlines()]
     known = {"stage": "serve", "engine": "vllm", "load": LOAD}
     without = make_run("without", [line | {"steps": None} for line in lines], **known)

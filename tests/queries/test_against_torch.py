@@ -91,7 +91,7 @@ def at_the_peak(make, path):
 
 
 @pytest.mark.parametrize("make", [perceptron, encoder])
-def test_most_bytes_are_of_the_category_that_torch_tells(make, tmp_path):
+def test_most_bytes_have_torch_s_category(make, tmp_path):
     pairs = at_the_peak(make, tmp_path / "trace.json")
     same = sum(size for (one, other), size in pairs.items() if one == other)
     assert same >= 0.95 * pairs.total(), pairs

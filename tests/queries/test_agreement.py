@@ -16,7 +16,7 @@ EVERYTHING = 2**62
 
 
 @dataclass(frozen=True)
-class Said:
+class Figure:
     """Sums of an analysis over the rows that match `where`, by the values of column `by`.
 
     Without `by`, there is one sum; with `rank`, one sum over all devices of each rank.
@@ -51,186 +51,186 @@ ONE_BY_ONE = {"length": 1, "min_length": 1, "limit": 0}
 SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
 # For each figure, all analyses that have it. Any two of them must agree.
-SAYINGS = {
+FIGURES = {
     "kernel time by class": [
-        Said("kernel_classes", "class", "kernel_ns"),
-        Said("module_classes", "class", "self_kernel_ns"),
-        Said("kernels", "class", "kernel_ns", params=ALL),
-        Said("short_kernels", "class", "kernel_ns", lambda row: row["class"], SHORT),
+        Figure("kernel_classes", "class", "kernel_ns"),
+        Figure("module_classes", "class", "self_kernel_ns"),
+        Figure("kernels", "class", "kernel_ns", params=ALL),
+        Figure("short_kernels", "class", "kernel_ns", lambda row: row["class"], SHORT),
     ],
     "wall time by class": [
-        Said("kernel_classes", "class", "wall_ns"),
-        Said("module_classes", "class", "self_wall_ns"),
-        Said("kernels", "class", "wall_ns", params=ALL),
-        Said("short_kernels", "class", "wall_ns", lambda row: row["class"], SHORT),
+        Figure("kernel_classes", "class", "wall_ns"),
+        Figure("module_classes", "class", "self_wall_ns"),
+        Figure("kernels", "class", "wall_ns", params=ALL),
+        Figure("short_kernels", "class", "wall_ns", lambda row: row["class"], SHORT),
     ],
     "kernel time of communication by class": [
-        Said("kernel_classes", "class", "kernel_ns", is_comm),
-        Said("kernels", "class", "kernel_ns", is_comm, ALL),
-        Said("short_kernels", "class", "kernel_ns", is_comm, SHORT),
-        Said("communication", "class", "kernel_ns"),
-        Said("collectives", "class", "dur_ns", params=ALL),
+        Figure("kernel_classes", "class", "kernel_ns", is_comm),
+        Figure("kernels", "class", "kernel_ns", is_comm, ALL),
+        Figure("short_kernels", "class", "kernel_ns", is_comm, SHORT),
+        Figure("communication", "class", "kernel_ns"),
+        Figure("collectives", "class", "dur_ns", params=ALL),
     ],
     "exposed communication by class": [
-        Said("kernel_classes", "class", "wall_ns", is_comm),
-        Said("communication", "class", "wall_ns"),
-        Said("collectives", "class", "wall_ns", params=ALL),
-        Said(
+        Figure("kernel_classes", "class", "wall_ns", is_comm),
+        Figure("communication", "class", "wall_ns"),
+        Figure("collectives", "class", "wall_ns", params=ALL),
+        Figure(
             *("overlap", "comm_class", "overlap_ns"), lambda row: row["compute_name"] == "(exposed)"
         ),
     ],
     "number of device events of communication by class": [
-        Said("kernel_classes", "class", "kernel_count", is_comm),
-        Said("communication", "class", "kernel_count"),
+        Figure("kernel_classes", "class", "kernel_count", is_comm),
+        Figure("communication", "class", "kernel_count"),
     ],
     "union of communication": [
-        Said("timeline", "device", "comm_ns"),
-        Said("communication", "device", "comm_ns"),
-        Said("overlap", "device", "overlap_ns", params=ALL),
+        Figure("timeline", "device", "comm_ns"),
+        Figure("communication", "device", "comm_ns"),
+        Figure("overlap", "device", "overlap_ns", params=ALL),
     ],
     "copies and sets by class": [
-        Said("kernel_classes", "class", "kernel_ns", is_copied_or_set),
-        Said("memcpy", "direction", "kernel_ns", is_copied_or_set),
+        Figure("kernel_classes", "class", "kernel_ns", is_copied_or_set),
+        Figure("memcpy", "direction", "kernel_ns", is_copied_or_set),
     ],
     "kernel time by phase": [
-        Said("phases", "phase", "kernel_ns"),
-        Said("modules", "phase", "self_kernel_ns"),
-        Said("roles", "phase", "kernel_ns"),
-        Said("gemm_share", "phase", "kernel_ns", lambda row: row["phase"] != "(all)"),
+        Figure("phases", "phase", "kernel_ns"),
+        Figure("modules", "phase", "self_kernel_ns"),
+        Figure("roles", "phase", "kernel_ns"),
+        Figure("gemm_share", "phase", "kernel_ns", lambda row: row["phase"] != "(all)"),
     ],
     "wall time by phase": [
-        Said("phases", "phase", "wall_ns"),
-        Said("modules", "phase", "self_wall_ns"),
-        Said("roles", "phase", "wall_ns"),
-        Said("gemm_share", "phase", "wall_ns", lambda row: row["phase"] != "(all)"),
+        Figure("phases", "phase", "wall_ns"),
+        Figure("modules", "phase", "self_wall_ns"),
+        Figure("roles", "phase", "wall_ns"),
+        Figure("gemm_share", "phase", "wall_ns", lambda row: row["phase"] != "(all)"),
     ],
     "time of compute by phase": [
-        Said("phases", "phase", "compute_kernel_ns"),
-        Said("compute_memory", "phase", "kernel_ns"),
-        Said("gemm_share", "phase", "compute_kernel_ns", lambda row: row["phase"] != "(all)"),
+        Figure("phases", "phase", "compute_kernel_ns"),
+        Figure("compute_memory", "phase", "kernel_ns"),
+        Figure("gemm_share", "phase", "compute_kernel_ns", lambda row: row["phase"] != "(all)"),
     ],
     "exposed communication by phase": [
-        Said("phases", "phase", "exposed_comm_ns"),
-        Said("collectives", "phase", "wall_ns", params=ALL),
-        Said(
+        Figure("phases", "phase", "exposed_comm_ns"),
+        Figure("collectives", "phase", "wall_ns", params=ALL),
+        Figure(
             *("roles", "phase", "wall_ns"),
             lambda row: row["role"] == "non-overlapping communication",
         ),
     ],
     "time of GEMMs": [
-        Said("kernel_classes", "device", "kernel_ns", lambda row: row["class"] == "gemm"),
-        Said("gemm_share", "device", "gemm_kernel_ns", lambda row: row["phase"] != "(all)"),
+        Figure("kernel_classes", "device", "kernel_ns", lambda row: row["class"] == "gemm"),
+        Figure("gemm_share", "device", "gemm_kernel_ns", lambda row: row["phase"] != "(all)"),
     ],
     "kernel time of steps": [
-        Said("roles", "device", "kernel_ns", params=IN_STEPS),
-        Said("modules", "device", "self_kernel_ns", params=IN_STEPS),
+        Figure("roles", "device", "kernel_ns", params=IN_STEPS),
+        Figure("modules", "device", "self_kernel_ns", params=IN_STEPS),
     ],
     "wall time of steps, by phase": [
-        Said("roles", "phase", "wall_ns", params=IN_STEPS),
-        Said("modules", "phase", "self_wall_ns", params=IN_STEPS),
+        Figure("roles", "phase", "wall_ns", params=IN_STEPS),
+        Figure("modules", "phase", "self_wall_ns", params=IN_STEPS),
     ],
     "kernel time": [
-        Said("phases", "device", "kernel_ns"),
-        Said("reasons", "device", "kernel_ns", lambda row: row["decides"] == "phase"),
+        Figure("phases", "device", "kernel_ns"),
+        Figure("reasons", "device", "kernel_ns", lambda row: row["decides"] == "phase"),
     ],
     "loading of data, by phase": [
-        Said(
+        Figure(
             *("modules", "phase", "self_kernel_ns"),
             lambda row: row["module_path"] == "(data loading)",
         ),
-        Said("roles", "phase", "kernel_ns", lambda row: row["role"] == "(data loading)"),
+        Figure("roles", "phase", "kernel_ns", lambda row: row["role"] == "(data loading)"),
     ],
     "calls of ops": [
-        Said("ops", "rank", "op_count", lambda row: row["op"], ALL),
-        Said("op_arguments", "rank", "op_count", params=ALL),
+        Figure("ops", "rank", "op_count", lambda row: row["op"], ALL),
+        Figure("op_arguments", "rank", "op_count", params=ALL),
     ],
     "kernel time of ops": [
-        Said("ops", "rank", "direct_kernel_ns", lambda row: row["op"], ALL),
-        Said("op_arguments", "rank", "direct_kernel_ns", params=ALL),
+        Figure("ops", "rank", "direct_kernel_ns", lambda row: row["op"], ALL),
+        Figure("op_arguments", "rank", "direct_kernel_ns", params=ALL),
     ],
     "host time of ops": [
-        Said("ops", "rank", "self_host_ns", lambda row: row["op"], ALL),
-        Said("op_arguments", "rank", "self_host_ns", params=ALL),
+        Figure("ops", "rank", "self_host_ns", lambda row: row["op"], ALL),
+        Figure("op_arguments", "rank", "self_host_ns", params=ALL),
     ],
     "kernels in sequences of one": [
-        Said("kernel_sequences", "rank", "kernel_ns", params=ONE_BY_ONE),
-        Said("kernels", "rank", "kernel_ns", params=ALL),
+        Figure("kernel_sequences", "rank", "kernel_ns", params=ONE_BY_ONE),
+        Figure("kernels", "rank", "kernel_ns", params=ALL),
     ],
     "busy time of all devices": [
-        Said("timeline", "", "busy_ns"),
-        Said("ops", "", "direct_wall_ns", params=ALL),
-        Said("pivot_cells", "", "wall_ns", params={"cells": 0}),
-        Said("pivot_cells", "", "wall_ns", params={"cells": 3}),
+        Figure("timeline", "", "busy_ns"),
+        Figure("ops", "", "direct_wall_ns", params=ALL),
+        Figure("pivot_cells", "", "wall_ns", params={"cells": 0}),
+        Figure("pivot_cells", "", "wall_ns", params={"cells": 3}),
     ],
     "idle time of all devices": [
-        Said("timeline", "", "idle_ns"),
-        Said("pivot_cells", "", "idle_ns", params={"cells": 0}),
-        Said("pivot_cells", "", "idle_ns", params={"cells": 3}),
+        Figure("timeline", "", "idle_ns"),
+        Figure("pivot_cells", "", "idle_ns", params={"cells": 0}),
+        Figure("pivot_cells", "", "idle_ns", params={"cells": 3}),
     ],
     "device events": [
-        Said("timeline", "device", "event_count"),
-        Said("timeline_events", "device", "event_count", params={"limit": 10, "tiles": 64}),
+        Figure("timeline", "device", "event_count"),
+        Figure("timeline_events", "device", "event_count", params={"limit": 10, "tiles": 64}),
     ],
     "idle time": [
-        Said("timeline", "device", "idle_ns"),
-        Said("phases", "device", "idle_ns"),
-        Said("idle_causes", "device", "idle_ns"),
-        Said("idle_gaps", "device", "idle_ns", params=ALL),
-        Said("rank_summary", "device", "idle_ns"),
+        Figure("timeline", "device", "idle_ns"),
+        Figure("phases", "device", "idle_ns"),
+        Figure("idle_causes", "device", "idle_ns"),
+        Figure("idle_gaps", "device", "idle_ns", params=ALL),
+        Figure("rank_summary", "device", "idle_ns"),
     ],
     "idle time by cause": [
-        Said("idle_causes", "cause", "idle_ns"),
-        Said("idle_gaps", "cause", "idle_ns", params=ALL),
+        Figure("idle_causes", "cause", "idle_ns"),
+        Figure("idle_gaps", "cause", "idle_ns", params=ALL),
     ],
     "busy time": [
-        Said("timeline", "device", "busy_ns"),
-        Said("kernel_classes", "device", "wall_ns"),
-        Said("phases", "device", "wall_ns"),
-        Said("modules", "device", "self_wall_ns"),
-        Said("roles", "device", "wall_ns"),
-        Said("rank_summary", "device", "busy_ns"),
-        Said("reasons", "device", "wall_ns", lambda row: row["decides"] == "phase"),
-        Said("reasons", "device", "wall_ns", lambda row: row["decides"] == "module"),
+        Figure("timeline", "device", "busy_ns"),
+        Figure("kernel_classes", "device", "wall_ns"),
+        Figure("phases", "device", "wall_ns"),
+        Figure("modules", "device", "self_wall_ns"),
+        Figure("roles", "device", "wall_ns"),
+        Figure("rank_summary", "device", "busy_ns"),
+        Figure("reasons", "device", "wall_ns", lambda row: row["decides"] == "phase"),
+        Figure("reasons", "device", "wall_ns", lambda row: row["decides"] == "module"),
     ],
 }
 
 # Analyses with classes or phases that do not sum all device events.
 APART = {
-    "run_phases": "of steps alone, a step of each device in the mean",
-    "layers": "of work in layers alone, by modules",
-    "serving_modules": "phases of serving alone; row other has the rest",
+    "run_phases": "only of steps, as the mean step of each device",
+    "layers": "only work in layers, by module",
+    "serving_modules": "only phases of serving; row other has the rest",
     "serving_steps": "phases of steps, not of device work",
-    "serving_timeline": "phases of serving alone",
-    "gemms": "single products, by op",
-    "collective_skew": "collectives of several ranks, matched",
-    "mfu": "operations, by step",
-    "split": "parts of steps, which leave out what lies before and behind them",
-    "timeline_events": "single events and tiles, to be drawn",
-    "compiled": "no rows where nothing was compiled; the others are looked at below",
-    "captured_kernels": "kernels of captured graphs alone",
+    "serving_timeline": "only phases of serving",
+    "gemms": "single GEMMs, by op",
+    "collective_skew": "matched collectives of several ranks",
+    "mfu": "FLOPs, by step",
+    "split": "parts of steps, without the time before and after steps",
+    "timeline_events": "single events and tiles for drawing",
+    "compiled": "no rows without compiled code; tested below",
+    "captured_kernels": "only kernels of captured graphs",
     "memory_peak": "bytes, by the phase of an allocation",
     "memcpy_over_time": "rates by the time of the trace",
-    "memory_peaks": "bytes, and the phase that runs when most are in use",
+    "memory_peaks": "bytes, and the phase at the peak",
 }
 
 
 @on_every_trace
-def test_any_two_say_the_same(answered, path):
+def test_analyses_agree(answered, path):
     ask = answered(path)
-    for question, sayings in SAYINGS.items():
+    for question, figures in FIGURES.items():
         found = [
-            (said.analysis, said.sums(ask(said.analysis, **said.params).to_dicts()))
-            for said in sayings
+            (figure.analysis, figure.sums(ask(figure.analysis, **figure.params).to_dicts()))
+            for figure in figures
         ]
         for (one, ours), (other, theirs) in itertools.combinations(found, 2):
             assert ours == theirs, f"{question}: {one} and {other}"
 
 
 @on_every_trace
-def test_what_was_compiled_and_the_rest_are_all(answered, path):
+def test_compiled_and_other_work_add_up(answered, path):
     ask = answered(path)
-    found = Said("compiled", "phase", "wall_ns").sums(ask("compiled", limit=0).to_dicts())
-    all_of_it = Said("phases", "phase", "wall_ns").sums(ask("phases").to_dicts())
+    found = Figure("compiled", "phase", "wall_ns").sums(ask("compiled", limit=0).to_dicts())
+    all_of_it = Figure("phases", "phase", "wall_ns").sums(ask("phases").to_dicts())
     assert found in ({}, all_of_it)
 
 
@@ -241,9 +241,9 @@ def _with_classes_or_phases():
             yield spec.name
 
 
-def test_no_analysis_is_left_out():
-    asked = {said.analysis for sayings in SAYINGS.values() for said in sayings}
-    assert set(_with_classes_or_phases()) - asked - set(APART) - {"memcpy_steps"} == set()
+def test_every_analysis_is_compared():
+    compared = {figure.analysis for figures in FIGURES.values() for figure in figures}
+    assert set(_with_classes_or_phases()) - compared - set(APART) - {"memcpy_steps"} == set()
 
 
 @on_every_trace

@@ -28,7 +28,7 @@ def row_of(trace, analysis="gemms"):
     return row
 
 
-def test_peaks_are_given_and_said_to_be(product):
+def test_given_peaks_are_reported_as_given(product):
     with tracekit.open(product, cache=False) as trace:
         before = row_of(trace)
         assert (before["peak_pct"], before["peak_source"]) == (None, None)
@@ -54,7 +54,7 @@ def test_peaks_are_given_and_said_to_be(product):
             trace.assume_peaks("X9")
 
 
-def test_the_options_leave_what_is_kept_alone(cli, product):
+def test_options_do_not_change_later_results(cli, product):
     def asked(*options):
         (row,) = cli("query", "gemms", product, "--format", "json", *options).json()
         return dict(row)

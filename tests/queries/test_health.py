@@ -136,15 +136,15 @@ def test_the_command_shows_no_figures_of_kernels_that_are_missing(cli, tiny_trac
     assert "cudaLaunchKernel" in shown.stdout
     for no_figure in ("Timeline", "compute", "Idle causes", "0 device events", "device work"):
         assert no_figure not in shown.stdout
-    said = cli("breakdown", path, "--format", "json").json()
-    assert (said["trace"][0]["is_recorded"], said["timeline"]) == (False, [])
-    assert said["trace"][0]["device_event_count"] is None
+    output = cli("breakdown", path, "--format", "json").json()
+    assert (output["trace"][0]["is_recorded"], output["timeline"]) == (False, [])
+    assert output["trace"][0]["device_event_count"] is None
     empty = cli("query", "timeline", path, "--format", "json")
     assert (empty.exit_code, empty.json()) == (0, [])
-    assert empty.stderr == f"note: {said['unrecorded'][0]['reason']}\n"
+    assert empty.stderr == f"note: {output['unrecorded'][0]['reason']}\n"
 
 
-def test_events_without_categories_tell_nothing_of_devices(tiny_trace, cli):
+def test_events_without_categories_do_not_identify_devices(tiny_trace, cli):
     """As `export_chrome_trace` of torch.autograd.profiler_legacy writes them."""
     args = {"ph": "X", "tid": 1, "pid": "CPU functions", "args": {}}
     path = tiny_trace([{"name": "aten::mm", "ts": 0, "dur": 5, **args}])

@@ -94,16 +94,16 @@ def test_tables_and_views_have_the_columns_of_their_headers(opened):
 
 
 @on_some_traces
-def test_why_says_what_the_table_says(opened, path):
+def test_why_agrees_with_the_table(opened, path):
     """Of the device events that took longest."""
     trace = opened(path)
     sql = rows_of(trace.query("why", kernel="", limit=50))
     assert broken_invariants(trace, load_catalog().analysis("why"), sql) == []
     other = trace.sql(
-        f"WITH said AS {sql}, known AS (SELECT rank, event_id, phase, phase_reason,"
+        f"WITH stated AS {sql}, known AS (SELECT rank, event_id, phase, phase_reason,"
         " coalesce(m.path, a.row_name) AS place, module_reason FROM attribution AS a"
         " JOIN trace USING (trace_id) LEFT JOIN module AS m USING (trace_id, module_id))"
-        " SELECT * FROM said AS s WHERE is_decided AND NOT EXISTS (SELECT 1 FROM known AS k WHERE"
+        " SELECT * FROM stated AS s WHERE is_decided AND NOT EXISTS (SELECT 1 FROM known AS k WHERE"
         " k.rank IS NOT DISTINCT FROM s.rank AND k.event_id = s.event_id AND (s.answer, s.reason) ="
         " if(s.decides = 'phase', (k.phase, k.phase_reason), (k.place, k.module_reason)))"
     ).rows
@@ -156,7 +156,7 @@ def test_analyses_agree(answered, path):
 
 
 @on_every_trace
-def test_idle_time_is_explained_where_health_says_so(answered, path):
+def test_idle_time_is_explained_if_health_reports_it(answered, path):
     ask = answered(path)
     causes = ask("idle_causes").to_dicts()
     health = [row for row in ask("health").to_dicts() if row["metric"] == "idle_explained"]

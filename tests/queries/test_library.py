@@ -114,7 +114,7 @@ def test_a_range_on_either_side_is_no_plain_join():
 
 
 @pytest.mark.parametrize("what", INTERVALS)
-def test_the_mathematics_of_intervals_stands_in_macros_alone(what):
+def test_interval_mathematics_is_only_in_macros(what):
     pattern = re.compile(INTERVALS[what], re.IGNORECASE)
     inside = [s.name for s in ALL if s.subject == "intervals" and pattern.search(s.sql)]
     assert inside, "the pattern finds none of what the macros do"
@@ -135,7 +135,7 @@ def test_no_two_tables_views_or_macros_have_nearly_one_name():
     assert sorted(set(singular)) == sorted(singular)
 
 
-def test_words_of_other_tools_lead_to_what_there_is():
+def test_words_of_other_tools_have_hints():
     """The first suggestion for each word exists: a table, a view, or an analysis with `()`."""
     relations = {spec.name for spec in RELATIONS} | {table.name for table in TABLES}
     words = tomllib.loads((QUERIES / "rules" / "words.toml").read_text("utf-8"))
@@ -161,7 +161,7 @@ def test_a_word_of_another_tool_is_met_with_ours(opened):
         assert ours in (caught.value.hint or ""), statement
 
 
-def test_views_for_questions_have_what_the_tables_have(opened):
+def test_views_agree_with_the_tables(opened):
     trace = opened(TRACES[-1])
     for view, source in (
         ("cpu_ops", "(FROM event WHERE is_op(category))"),
@@ -174,7 +174,7 @@ def test_views_for_questions_have_what_the_tables_have(opened):
         assert ours == theirs, view
 
 
-def test_the_order_of_phases_stands_once():
+def test_the_order_of_phases_is_defined_once():
     listed = [
         spec.name
         for spec in ALL
@@ -193,7 +193,7 @@ def test_types_are_written_in_capitals():
     assert {name: found for name, found in small.items() if found} == {}
 
 
-def test_every_subject_is_told_of():
+def test_every_subject_is_described():
     page = (QUERIES / "README.md").read_text("utf-8")
     for subject in {spec.subject for spec in ALL}:
         assert f"| [{subject}]({subject}) |" in page, subject
@@ -202,7 +202,7 @@ def test_every_subject_is_told_of():
 KEYS = [(spec, column) for spec in RELATIONS for column in spec.columns if column.key]
 
 
-def test_a_key_is_of_the_type_of_what_it_joins():
+def test_a_key_has_the_type_of_the_joined_column():
     known = relations()
     wrong = {spec.name: wrong_keys(spec, known) for spec in ALL}
     assert {name: keys for name, keys in wrong.items() if keys} == {}
@@ -259,7 +259,7 @@ def test_each_reason_has_a_case():
 
 
 @pytest.mark.parametrize("decides", ["phase", "module"])
-def test_the_rules_stand_in_the_order_of_their_numbers(decides):
+def test_rules_are_in_numerical_order(decides):
     listed = [int(rule) for rule in re.findall(rf"\(\s*'{decides}', (\d+),\s*'", RULES)]
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", RULES)

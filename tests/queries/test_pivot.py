@@ -72,14 +72,14 @@ def test_rows_that_a_part_of_the_work_has_not(trace):
             assert trace.pivot([name], other, "span_ns").rows[-1][-2] == 50_000, (name, other)
 
 
-def test_a_table_that_nobody_could_hold(trace, monkeypatch):
+def test_a_pivot_with_too_many_cells(trace, monkeypatch):
     monkeypatch.setattr("tracekit.analysis.pivot.MAX_CELLS", 3)
     with pytest.raises(QueryError):
         trace.pivot("class", "step")
     assert trace.pivot("class").rows
 
 
-def test_what_is_not_there_is_said(trace):
+def test_unknown_names_are_rejected(trace):
     with pytest.raises(UsageError) as raised:
         trace.pivot("modul")
     assert raised.value.hint == "did you mean module?"
@@ -102,7 +102,7 @@ def test_the_command(cli, tiny_trace):
 
 
 @on_every_trace
-def test_a_pivot_adds_up_to_what_the_analyses_say(path, answered):
+def test_a_pivot_agrees_with_the_analyses(path, answered):
     answers = answered(path)
 
     def sums(name, key, value):

@@ -89,7 +89,7 @@ def test_steps_of_serving_engines(trace_of, name, phase, counts):
         ("cpu_llama_lora", "host_bound", 0.8),
     ],
 )
-def test_what_dominates_idle_time(trace_of, name, cause, at_least):
+def test_the_main_cause_of_idle_time(trace_of, name, cause, at_least):
     first, *rest = trace_of(name).query("idle_causes").to_dicts()
     assert first["cause"] == cause
     assert first["idle_ns"] >= at_least * (first["idle_ns"] + sum(r["idle_ns"] for r in rest))

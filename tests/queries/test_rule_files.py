@@ -86,7 +86,7 @@ def classes(applies_to, named):
 # ---- the file itself -----------------------------------------------------------------------------
 
 
-def test_classes_hold_what_they_must():
+def test_classes_are_valid():
     for name, facts in document()["class"].items():
         assert set(facts) <= {"kind", "colour", "role", *CLASS_FLAGS, *CLASS_TEXTS}, name
         assert all(isinstance(facts[flag], bool) for flag in CLASS_FLAGS if flag in facts), name
@@ -150,7 +150,7 @@ def test_only_the_rules_name_classes():
     assert found.keys() <= NAMING.keys(), found
 
 
-def test_rules_hold_what_they_must():
+def test_rules_are_valid():
     for position, rule in enumerate(rules()):
         where = (position, rule)
         assert rule["class"] in kinds(), where
@@ -173,7 +173,7 @@ def test_patterns_compile_as_re2():
         duckdb.execute("SELECT regexp_matches('name', ?)", [pattern])
 
 
-def test_rules_of_devices_hold_what_they_must():
+def test_device_rules_are_valid():
     content = builtin_content(device_rules.FILE_NAME)
     known = {field for rule in content["rule"] for field in rule}
     assert known == {

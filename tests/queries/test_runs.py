@@ -32,7 +32,7 @@ def broken(trace, spec):
     return [one for one in spec.invariants if trace.sql(failing.format(relation, one)).rows]
 
 
-def test_invariants_of_benchmarks_hold_whatever_the_lines_say(make_run):
+def test_invariants_of_benchmarks_hold_for_all_lines(make_run):
     biggest = 2**31 - 1
     families = {"gemm": "mm", "memcpy": "d2d", "collective": "all_reduce", "launch": "op_call"}
     lines = []
@@ -76,7 +76,7 @@ def test_lines_that_are_no_points_are_set_aside(make_run):
     assert "rejected_request_lines" not in health
 
 
-def test_of_half_a_file_of_requests_none_is_kept(make_run, monkeypatch):
+def test_a_partially_readable_request_file_is_not_loaded(make_run, monkeypatch):
     """Each line is a separate part, so two are in the store when the third exceeds the limit."""
     monkeypatch.setattr(json_lines, "MAX_LINES", 2)
     monkeypatch.setattr(json_lines, "PART_BYTES", 1)
@@ -152,7 +152,7 @@ def test_percentiles_are_those_of_the_nearest_rank(make_run):
     assert len(every) == 200
 
 
-def test_many_requests_left_out_are_a_warning(make_run, tmp_path):
+def test_many_omitted_requests_are_a_warning(make_run, tmp_path):
     """Up to five of a hundred are noted. Requests outside the measured load do not count."""
     severities = {0: "ok", 1: "note", 5: "note", 6: "warn", 100: "warn"}
     for failed in severities:

@@ -33,7 +33,7 @@ def test_every_line_fits(breakdown, run_of, rendered):
                 assert cell_width(line) <= width, line
 
 
-def test_sections_without_data_are_left_out(breakdown, rendered):
+def test_sections_without_data_are_omitted(breakdown, rendered):
     only = {"timeline": breakdown["timeline"]}
     assert rendered(only, "table").startswith("Timeline")
     assert len(rendered(only, "table").splitlines()) == 3
@@ -47,7 +47,7 @@ def test_classes_without_a_timeline_have_no_share(breakdown, rendered, totalled)
     assert text.splitlines()[1].split()[-2] == "–"
 
 
-def test_what_is_unknown_is_said(breakdown, rendered, totalled):
+def test_unknown_figures_are_reported(breakdown, rendered, totalled):
     def changed(name, **changes):
         result = breakdown[name]
         rows = [tuple((row | changes).values()) for row in result.to_dicts()]
@@ -77,14 +77,14 @@ def test_what_is_unknown_is_said(breakdown, rendered, totalled):
     assert "missing ranks unknown" in text
 
 
-def test_a_healthy_trace_says_so(breakdown, rendered):
+def test_a_healthy_trace_is_reported_as_healthy(breakdown, rendered):
     health = breakdown["health"]
     ok = Result("health", health.columns, [row for row in health.rows if row[4] == "ok"])
-    said = f"Data quality  good, {len(ok)} checks passed\n"
-    assert rendered({"health": ok}, "table") == said
+    expected = f"Data quality  good, {len(ok)} checks passed\n"
+    assert rendered({"health": ok}, "table") == expected
 
 
-def test_what_health_has_no_room_for_is_counted(breakdown, rendered):
+def test_omitted_findings_of_health_are_counted(breakdown, rendered):
     """Regression test: half of a finding was shown, and the rest omitted silently."""
     health = breakdown["health"]
     row = health.to_dicts()[0]
@@ -93,11 +93,11 @@ def test_what_health_has_no_room_for_is_counted(breakdown, rendered):
         for at, severity in enumerate(["warn"] * 3 + ["note"] * 6)
     ]
     text = rendered({"health": Result("health", health.columns, rows)}, "table", width=72)
-    said = "3 warnings; 6 notes (tracekit query health)"
-    assert text == f"Data quality  {said}\n"
+    expected = "3 warnings; 6 notes (tracekit query health)"
+    assert text == f"Data quality  {expected}\n"
 
 
-def test_kernels_whose_names_begin_alike_are_told_apart(breakdown, rendered):
+def test_kernels_with_a_common_prefix_are_distinguished(breakdown, rendered):
     kernels = breakdown["kernels"]
     column = [column.name for column in kernels.columns].index("name")
     row = kernels.rows[0]
@@ -114,7 +114,7 @@ OWN_WORDS = ("kind", "severity", "unit", "cause", "reason")
 HOSTILE = "\x1b[31m[red]\u202e\nx|y" + "模" * 200
 
 
-def test_nothing_hostile_gets_through(breakdown, rendered):
+def test_hostile_text_is_escaped(breakdown, rendered):
     def poisoned(result):
         rows = [
             tuple(
@@ -170,7 +170,7 @@ def test_wide_shows_the_columns_that_full_leaves_out(rendered):
     assert all(cell in wide for row in rows for cell in row)
 
 
-def test_what_was_queued_is_in_no_step_and_modules_can_be_recorded(cli, tiny_trace):
+def test_queued_work_is_in_no_step_and_modules_can_be_recorded(cli, tiny_trace):
     """A kernel of 50 µs was launched before the recording began; two steps work 35 µs each."""
     events = [kernel("gemm", 1, 51, 1)]
     for number, start in enumerate((60, 160)):
@@ -211,7 +211,7 @@ def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(cli, tiny_trac
     assert line in shown.splitlines()
 
 
-def test_without_modules_the_parts_of_a_decoder_stand_there(cli, tiny_trace):
+def test_without_modules_the_parts_of_a_decoder_are_shown(cli, tiny_trace):
     """Two layers: attention of 100 µs, a product of 40 for the output, and 60, 20, 70 of an MLP."""
     flash = "cudnn_generated_fort_native_sdpa_sm90_flash_fprop"
     silu = "void at::native::vectorized_elementwise_kernel<8, at::native::silu_kernel>"

@@ -36,7 +36,7 @@ def test_no_row():
 
 @pytest.mark.parametrize(("budget", "count"), [(200, 1), (2_000, 3), (200, 300)])
 @pytest.mark.parametrize("name", ["k", "x" * 3_000, "naïve → ünïcode " * 40, "0x12ab::<4, 5>" * 30])
-def test_the_budget_holds_and_the_rest_is_counted(budget, count, name):
+def test_the_budget_is_respected_and_omitted_rows_are_counted(budget, count, name):
     text = brief(table(count, name), budget=budget)
     assert token_count(text) <= budget
     shown = text.count("\t") - 1
@@ -66,7 +66,7 @@ def test_tables_share_the_budget():
     assert "# b: 1 row\nrank=0\tname=k" in text
 
 
-def test_of_rows_that_are_not_held_nothing_is_claimed():
+def test_columns_are_not_constant_if_rows_are_missing():
     rows = iter([(0, "k", at) for at in range(MAX_ROWS)] + [(1, "other", 0)] * 5)
     found, size = counted(RowStream("sql", COLUMNS, rows))
     text = brief(found, size, units=False)
@@ -95,22 +95,22 @@ def test_full_is_four_times_as_much():
 
 
 def test_commands_write_it(cli, kernels):
-    told = cli("sql", "--format", "brief", kernels, "SELECT range AS n FROM range(5000)")
-    assert told.stderr == ""
-    assert told.stdout.startswith(f"{MARK}\n# sql: 5,000 rows\nn\n0\n1\n")
-    told = cli("breakdown", "--format", "brief", kernels)
-    assert token_count(told.stdout) <= 2_000
-    assert "# timeline: 1 row\n" in told.stdout
-    assert "# health (" in told.stdout
-    told = cli("query", "--list", "--format", "brief")
-    assert token_count(told.stdout) <= 1_000
-    assert "idle\thta_idle idle_causes(total)" in told.stdout
+    done = cli("sql", "--format", "brief", kernels, "SELECT range AS n FROM range(5000)")
+    assert done.stderr == ""
+    assert done.stdout.startswith(f"{MARK}\n# sql: 5,000 rows\nn\n0\n1\n")
+    done = cli("breakdown", "--format", "brief", kernels)
+    assert token_count(done.stdout) <= 2_000
+    assert "# timeline: 1 row\n" in done.stdout
+    assert "# health (" in done.stdout
+    done = cli("query", "--list", "--format", "brief")
+    assert token_count(done.stdout) <= 1_000
+    assert "idle\thta_idle idle_causes(total)" in done.stdout
 
 
 def test_a_first_look_is_short(cli):
-    told = cli("--help")
-    assert token_count(told.stdout) <= 1_200
-    assert "..." not in told.stdout.partition("Commands:")[2]
+    done = cli("--help")
+    assert token_count(done.stdout) <= 1_200
+    assert "..." not in done.stdout.partition("Commands:")[2]
 
 
 def test_where_no_column_has_room_no_row_is_drawn_and_the_rest_is_named():

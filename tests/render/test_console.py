@@ -43,7 +43,7 @@ def test_a_pipe_gets_no_escape_even_when_colour_is_forced(breakdown, monkeypatch
     assert "\x1b" not in drawn(io.StringIO(), breakdown)
 
 
-def test_the_width_of_a_pipe_is_100_or_what_columns_says(monkeypatch):
+def test_the_width_of_a_pipe_is_100_or_columns(monkeypatch):
     assert make_console(io.StringIO()).width == 100
     monkeypatch.setenv("COLUMNS", "140")
     assert make_console(io.StringIO()).width == 140

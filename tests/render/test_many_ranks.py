@@ -56,8 +56,8 @@ def test_the_screen_of_24_ranks(tmp_path, cli):
     assert any(line.startswith("  rank 13  +195.0 µs (+30.0 %) at work") for line in lines)
     found = cli("breakdown", file.parent, "--format", "json", env=env).json()
     assert set(RANKS_BREAKDOWN) <= set(found)
-    asked = cli("query", "stragglers", file.parent, "--format", "json", env=env).json()
-    assert found["stragglers"] == asked
+    expected = cli("query", "stragglers", file.parent, "--format", "json", env=env).json()
+    assert found["stragglers"] == expected
     of_one = cli("breakdown", file, "--format", "json", env=env).json()
     assert not set(RANKS_BREAKDOWN) & set(of_one)
 

@@ -55,7 +55,7 @@ def test_a_breakdown_is_headings_and_tables(breakdown, rendered):
     assert headings == list(breakdown)
 
 
-def test_a_long_table_is_cut_and_says_so(make_result, rendered):
+def test_a_long_table_is_truncated_with_a_note(make_result, rendered):
     data = {"kernels": make_result("kernels", {"a": "BIGINT"}, *((i,) for i in range(1_030)))}
     text = rendered(data, "markdown")
     assert text.endswith("| 19 |\n\n1,010 more rows (`--full` shows them)\n")

@@ -41,7 +41,7 @@ def test_values_of_a_statement_are_as_they_are():
     assert cells(html) == [["dur_ns"], [str(2**63 - 1)]]
 
 
-def test_nothing_from_a_trace_becomes_html():
+def test_text_from_a_trace_never_becomes_html():
     html = result_of([(HOSTILE,)], Column(HOSTILE, "VARCHAR"), name=HOSTILE)._repr_html_()
     assert set(re.findall(r"<(\w+)", html)) == {"table", "thead", "tbody", "tr", "th", "td", "p"}
     shown = r'<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
@@ -53,7 +53,7 @@ def test_nothing_from_a_trace_becomes_html():
 
 
 @pytest.mark.parametrize(
-    ("count", "shown", "said"),
+    ("count", "shown", "note"),
     [
         (0, 0, "kernels: 0 rows"),
         (1, 1, "kernels: 1 row"),
@@ -61,10 +61,10 @@ def test_nothing_from_a_trace_becomes_html():
         (1_021, 20, "the first 20 of 1,021 rows, 1,001 are not shown"),
     ],
 )
-def test_rows_are_bounded_and_the_rest_is_counted(count, shown, said):
+def test_rows_are_bounded_and_the_rest_is_counted(count, shown, note):
     html = result_of([(f"k{index}",) for index in range(count)], NAME)._repr_html_()
     assert html.count("<td") == shown
-    assert said in html
+    assert note in html
 
 
 def test_a_long_cell_is_cut():
@@ -73,7 +73,7 @@ def test_a_long_cell_is_cut():
     assert "x…" in html
 
 
-def test_a_trace_says_what_it_holds(opened):
+def test_a_trace_lists_its_contents(opened):
     trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
     html = trace._repr_html_()
     assert "ranks 0–1 of 2" in html

@@ -96,7 +96,7 @@ def test_a_file_of_the_user_has_its_chart(tmp_path, sample_trace):
         assert chart.data["busy_names"].rows == trace.query("busy_names").rows
 
 
-def test_rows_of_several_devices_say_which_one():
+def test_rows_of_several_devices_name_the_device():
     name = "kernel_class_totals"
     row = {"class": "gemm", "kind": "compute", "wall_pct": 50.0, "wall_ns": 5_000_000}
     figures = {**row, "kernel_count": 3, "step_wall_ns": None}

@@ -20,7 +20,7 @@ def texts(section, data, width=100, full=False):
     return lines
 
 
-def test_a_run_that_ended_badly_says_why():
+def test_a_failed_run_has_a_reason():
     row = {"run": "r", "stage": "finetune", "outcome": "oom", "reason": "CUDA\x1b out of memory"}
     found = texts("run", result("run", {**row, "engine": "ddp", "notes": ["one", "two\n"]}))
     assert found == ["finetune  ddp", "oom: CUDA\\x1b out of memory", "note: one", "note: two\\n"]
@@ -28,7 +28,7 @@ def test_a_run_that_ended_badly_says_why():
     assert texts("run", result("run", row)) == ["r  run.json cannot be used: no JSON"]
 
 
-def test_all_notes_are_shown_whole():
+def test_all_notes_are_shown_completely():
     notes = [f"note {n} " + "changes how to read the figures " * 4 for n in range(5)]
     found = texts("run", result("run", {"run": "r", "outcome": "ok", "notes": notes}), 60)
     assert all(len(line) <= 60 for line in found)
@@ -45,7 +45,7 @@ def latencies():
     return result("latency", e2e, none, waited)
 
 
-def test_latency_shows_what_there_is():
+def test_latency_shows_the_known_metrics():
     assert texts("latency", latencies()) == [
         "Latency  mean ms  p50 ms  p90 ms  p99 ms  max ms",
         "  e2e       67.8    60.0   100.0   100.0   100.0  to the end of the answer",
@@ -103,7 +103,7 @@ def test_an_incomplete_load_shows_its_share():
     assert texts("latency", result("latency", row))[0].startswith("Latency (load incomplete)")
 
 
-def test_what_the_phases_of_serving_were_spent_on(totalled):
+def test_work_in_phases_of_serving(totalled):
     rows = [
         {"phase": phase, "task_group": group, "task": task, "wall_ns": ms * MS}
         for phase, group, task, ms in [
@@ -127,7 +127,7 @@ def test_what_the_phases_of_serving_were_spent_on(totalled):
 @pytest.mark.parametrize(
     "name", ["latency", "latency_cdf", "run", "serving_modules", "serving_window", "throughput"]
 )
-def test_nothing_of_a_plain_trace(name):
+def test_a_section_without_data_has_no_lines(name):
     section = SECTIONS[name]
     assert section.lines({}, 100, full=False) == []
     assert section.lines(result(name), 100, full=True) == []
@@ -174,7 +174,7 @@ def test_one_line_per_class_and_group(totalled):
     assert len(communication_lines(data, 120, full=True)) > 3
 
 
-def test_on_a_cpu_it_says_what_time_and_bandwidth_are_of(totalled):
+def test_on_a_cpu_a_note_explains_time_and_bandwidth(totalled):
     on_cpu = totalled({"communication": communication(device="cpu")})
     on_gpu = totalled({"communication": communication()})
     for full in (False, True):
@@ -228,7 +228,7 @@ def _table(name, *rows):
     return Result(name, columns, [tuple(row.values()) for row in rows])
 
 
-def _told(whole=None, **noise):
+def _lines_of(whole=None, **noise):
     data = {
         "comparison": _table("comparison", _WHOLE | (whole or {})),
         "comparison_noise": _table("comparison_noise", _NOISE | noise),
@@ -250,16 +250,18 @@ def _told(whole=None, **noise):
         ({"low_pct": None, "high_pct": None, "verdict": None}, "–"),
     ],
 )
-def test_what_decided_is_said(noise, verdict):
-    (line,) = [one for one in _told(**noise) if one.startswith("  step  ")]
+def test_the_deciding_measure_is_reported(noise, verdict):
+    (line,) = [one for one in _lines_of(**noise) if one.startswith("  step  ")]
     assert line.rstrip().endswith(verdict)
 
 
 def test_one_run_on_a_side_does_not_hold_the_noise_of_runs():
-    told = "one run on a side"
-    assert any(told in line for line in _told())
-    assert not any(told in line for line in _told(verdict="inconclusive"))
-    assert not any(told in line for line in _told({"base_run_count": 3, "new_run_count": 3}))
+    single_run_note = "one run on a side"
+    assert any(single_run_note in line for line in _lines_of())
+    assert not any(single_run_note in line for line in _lines_of(verdict="inconclusive"))
+    assert not any(
+        single_run_note in line for line in _lines_of({"base_run_count": 3, "new_run_count": 3})
+    )
 
 
 @pytest.mark.parametrize(
@@ -270,18 +272,20 @@ def test_one_run_on_a_side_does_not_hold_the_noise_of_runs():
         ("unprofiled step", 2, "    base: the first 2 are warm-up"),
     ],
 )
-def test_a_warm_up_is_said(measure, count, text):
-    assert text in _told(measure=measure, base_warm_up_count=count, base_outliers=[0, 1][:count])
+def test_warm_up_is_reported(measure, count, text):
+    assert text in _lines_of(
+        measure=measure, base_warm_up_count=count, base_outliers=[0, 1][:count]
+    )
 
 
-def test_dependent_measurements_are_said():
-    assert any("0.62" in line for line in _told(correlation=0.62))
-    assert not any("0.62" in line for line in _told())
+def test_dependent_measurements_are_reported():
+    assert any("0.62" in line for line in _lines_of(correlation=0.62))
+    assert not any("0.62" in line for line in _lines_of())
 
 
-def test_sides_that_have_next_to_nothing_in_common_are_said():
-    assert any("only 2.0 % of device time" in line for line in _told({"matched_pct": 2.0}))
-    assert not any("only" in line for line in _told())
+def test_sides_with_little_in_common_are_reported():
+    assert any("only 2.0 % of device time" in line for line in _lines_of({"matched_pct": 2.0}))
+    assert not any("only" in line for line in _lines_of())
 
 
 STEP = {"step_count": 2, "mean_span_ns": 100.0, "step_work_ns": 70.0}

@@ -47,7 +47,9 @@ def test_base_units_are_shown_as_they_are(make_result, rendered):
     ]
 
 
-def test_files_below_this_folder_are_named_from_here(make_result, rendered, tmp_path, monkeypatch):
+def test_files_in_the_current_folder_have_relative_names(
+    make_result, rendered, tmp_path, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     result = make_result(
         "x", {"file": "VARCHAR", "name": "VARCHAR"}, (f"{tmp_path}/run/a.json", f"{tmp_path}/b"),
@@ -126,7 +128,7 @@ def test_sentences_are_wrapped(make_result, rendered):
     ]
 
 
-def test_no_rows_are_said(make_result, rendered):
+def test_no_rows_are_reported(make_result, rendered):
     lines = rendered(make_result("x", {"a_ns": "BIGINT"}), "table").splitlines()
     assert lines == ["a ms", "────", "no rows"]
     assert rendered(make_result("x", {}), "table") == ""
@@ -147,7 +149,7 @@ def test_large_rates_and_operations_are_scaled(make_result, rendered):
     assert "610545297545330.8" in rendered(result, "json")
 
 
-def test_numbers_too_far_apart_say_their_own_units(make_result, rendered):
+def test_numbers_of_different_sizes_have_their_own_units(make_result, rendered):
     """In TFLOP/s the second would be 0.000, which it is not."""
     result = make_result("x", {"flop_per_s": "DOUBLE"}, (610.5e12,), (5.2e6,), (0.0,), (None,))
     assert rendered(result, "table").splitlines() == [
@@ -160,7 +162,7 @@ def test_numbers_too_far_apart_say_their_own_units(make_result, rendered):
     ]
 
 
-def test_a_value_is_shown_in_the_unit_beside_it(make_result, rendered):
+def test_a_value_has_the_unit_of_its_row(make_result, rendered):
     columns = {"metric": "VARCHAR", "value": "DOUBLE", "unit": "VARCHAR"}
     rows = [("a", 69.8956, "pct"), ("b", 4_186_000.0, "ns"), ("c", 1707.0, "count")]
     result = make_result("health", columns, *rows, ("d", None, "count"), ("e", 2e9, "bytes"))
@@ -175,7 +177,7 @@ def test_a_value_is_shown_in_the_unit_beside_it(make_result, rendered):
     ]
 
 
-def test_many_rows_stay_a_table_that_says_what_it_lacks(make_result, rendered):
+def test_many_rows_stay_a_table_with_a_note_on_omitted_columns(make_result, rendered):
     """Columns with one value are omitted first, then columns from the right."""
     columns = {"rank": "INTEGER", "phase": "VARCHAR", "why": "VARCHAR"}
     columns |= {f"a{n}_ns": "BIGINT" for n in range(8)} | {"done_pct": "DOUBLE"}
@@ -199,7 +201,7 @@ def test_many_rows_stay_a_table_that_says_what_it_lacks(make_result, rendered):
     assert wide[0].endswith("done %")
 
 
-def test_reasons_without_room_stand_below_each_once(make_result, rendered):
+def test_reasons_without_space_are_below_the_table_once(make_result, rendered):
     columns = {f"a{n}_ns": "BIGINT" for n in range(5)} | {"reason": "VARCHAR"}
     rows = [(*[n * 10**14] * 5, why) for n, why in ((1, None), (2, "too small"), (3, "too small"))]
     result = make_result("x", columns, *rows)
@@ -208,7 +210,7 @@ def test_reasons_without_room_stand_below_each_once(make_result, rendered):
     assert lines[5:] == ["reason: too small"]
 
 
-def test_an_analysis_says_what_stays_longest(make_result, rendered):
+def test_an_analysis_defines_which_columns_are_omitted_last(make_result, rendered):
     """Kernels keep their name, count, time and share; the shortest and longest go first."""
     spec = load_catalog().analysis("kernels")
     columns = {column.name: column.type for column in spec.columns}
@@ -250,7 +252,7 @@ PEAK_RATES = {
 }
 
 
-def test_each_text_is_told_once(make_result, rendered):
+def test_each_text_is_shown_once(make_result, rendered):
     result = make_result(
         "memcpy",
         PEAK_RATES,
@@ -287,7 +289,7 @@ def test_sql_gets_the_columns_that_it_asked_for(make_result, rendered):
     assert row.split() == ["a", "–", "–", "–", "why"]
 
 
-def test_a_peak_of_other_threads_says_how_to_measure_it(make_result, rendered):
+def test_a_peak_of_other_threads_has_a_hint(make_result, rendered):
     why = "it was measured with 2 threads, the rank had 1 thread"
     result = make_result("mfu", PEAK_RATES, ("a", None, None, None, why))
     line = rendered(result, "table", width=140).splitlines()[-1]

@@ -28,11 +28,11 @@ from tracekit.render._text import cell_width, fit, printable, truncate, truncate
         ("\x00\x7f", "\\x00\\x7f"),
     ],
 )
-def test_what_could_change_the_terminal_is_shown_as_an_escape(text, shown):
+def test_control_characters_are_shown_as_escapes(text, shown):
     assert printable(text) == shown
 
 
-def test_what_is_kept_is_kept():
+def test_unescaped_characters_stay_unescaped():
     assert printable("a\nb\rc", keep="\n") == "a\nb\\rc"
 
 
@@ -99,7 +99,7 @@ def test_names_that_fit_or_differ_early_are_as_they_are():
     assert truncate_names([], 8) == []
 
 
-def test_names_that_begin_alike_lose_the_middle_of_what_they_share():
+def test_a_common_prefix_is_truncated_in_the_middle():
     names = [f"{BEGIN}AddFunctor<float> >", "gemm", f"{BEGIN}MulFunctor<float> >"]
     assert truncate_names(names, 40) == [
         "vectorized_elem…l<4, AddFunctor<float> >",
@@ -117,7 +117,7 @@ def test_a_long_rest_begins_with_the_word_in_which_it_differs():
     ]
 
 
-def test_of_a_name_that_another_goes_on_from_the_end_is_shown():
+def test_the_end_of_a_name_that_is_a_prefix_is_shown():
     path = "Model/encoder/layers/0/attention/q_proj/weight_of_it"
     short, longer = truncate_names([path, f"{path}/inner"], 40)
     assert short.endswith("proj/weight_of_it")
@@ -125,6 +125,6 @@ def test_of_a_name_that_another_goes_on_from_the_end_is_shown():
 
 
 @pytest.mark.parametrize("width", [1, 5, 20, 48])
-def test_no_name_is_wider_than_there_is_room(width):
+def test_no_name_is_wider_than_the_space(width):
     names = [f"{BEGIN}{which}" for which in ("Add", "Mul", "Add<二二二二二二二二>", "A" * 90)]
     assert all(cell_width(text) <= width for text in truncate_names(names, width))

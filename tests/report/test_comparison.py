@@ -41,7 +41,7 @@ def test_modules_of_both_sides_have_one_scale(compared):
             assert [*chart.data.values()] == [of[need] for need in needs]
 
 
-def test_what_one_side_alone_has_is_in_the_colours_of_both(compared):
+def test_names_of_one_side_have_colours_on_both(compared):
     _, sides = compared
     by_class = next(view for view in VIEWS if view.colour == "class")
     chart = next(modules_charts(by_class, sides))

@@ -72,11 +72,11 @@ def test_figures_are_those_of_the_analyses(shown):
     trace, report = shown
     for name in ("timeline", "phase_totals", "kernel_class_totals", "kernels", "module_totals"):
         # Via JSON, as the command writes it.
-        asked = json.loads(json.dumps(trace.query(name).to_dicts()))
-        assert rows_in(report.page, name) == asked, name
+        expected = json.loads(json.dumps(trace.query(name).to_dicts()))
+        assert rows_in(report.page, name) == expected, name
 
 
-def test_what_is_drawn_and_written_is_what_the_rows_say(shown):
+def test_charts_and_texts_agree_with_the_rows(shown):
     """Parts of the first bar have the widths of the window's parts; cells have exact values."""
     trace, report = shown
     first = trace.query("timeline").to_dicts()[0]
@@ -161,13 +161,15 @@ def test_tables_sort_filter_and_copy(shown):
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text; }")
     table.get_by_text("copy as CSV").click()
     copied = list(csv.DictReader(io.StringIO(page.evaluate("window.copied"))))
-    asked = [row for row in trace.query("kernels").to_dicts() if "aten::mm" in row["name"]]
-    assert sorted(int(row["kernel_ns"]) for row in copied) == sorted(r["kernel_ns"] for r in asked)
-    assert {row["name"] for row in copied} == {row["name"] for row in asked}
+    expected = [row for row in trace.query("kernels").to_dicts() if "aten::mm" in row["name"]]
+    assert sorted(int(row["kernel_ns"]) for row in copied) == sorted(
+        r["kernel_ns"] for r in expected
+    )
+    assert {row["name"] for row in copied} == {row["name"] for row in expected}
     table.locator("input").fill("")
 
 
-def test_dark_is_dark_and_print_holds_all(shown):
+def test_dark_mode_is_dark_and_print_is_complete(shown):
     _, report = shown
     page = report.page
     light = page.evaluate("getComputedStyle(document.body).backgroundColor")
@@ -179,7 +181,7 @@ def test_dark_is_dark_and_print_holds_all(shown):
     assert len(pdf) > 50_000
 
 
-def test_hostile_names_do_nothing(tiny_trace, in_browser, tmp_path):
+def test_hostile_names_are_harmless(tiny_trace, in_browser, tmp_path):
     events = [
         span("cpu_op", HOSTILE, 0, 30, **{"External id": 1}),
         call(1, 4, 5),
@@ -273,5 +275,5 @@ def test_the_pivot_turns(shown):
         for line, title, row in zip(lines, titles, wanted.rows, strict=True):
             # The tooltip of a truncated text shows the complete text.
             assert line.locator("td").first.text_content().startswith(row[0][:20])
-            told = [int(one.partition(" = ")[2]) for one in title[:-1]]
-            assert told == [*row[1:-1]]
+            numbers = [int(one.partition(" = ")[2]) for one in title[:-1]]
+            assert numbers == [*row[1:-1]]

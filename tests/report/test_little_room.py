@@ -61,7 +61,7 @@ def test_cells_of_names_that_begin_alike_show_what_is_their_own(shown):
         assert place["x"] + place["width"] <= box["x"] + box["width"] + 1
 
 
-def test_the_end_of_a_path_that_another_goes_on_from_is_shown(shown):
+def test_the_end_of_a_path_that_is_a_prefix_is_shown(shown):
     column = _cells(shown.page, "module_totals", "module path")
     cells = {cell.text_content(): cell for cell in column}
     for path in (OUTER, INNER):
@@ -121,7 +121,7 @@ def test_paper_has_the_heads_of_tables_and_all_of_them_within_its_width(shown):
     assert page.locator("[data-rows=kernels] input").is_visible()
 
 
-def test_paper_says_how_many_rows_it_leaves_out(tiny_trace, in_browser):
+def test_paper_counts_omitted_rows(tiny_trace, in_browser):
     events = [kernel(f"k{at}", at * 10, at * 10 + 5) for at in range(15)]
     with tracekit.open(tiny_trace(events), cache=False) as trace:
         page = in_browser(trace).page
@@ -148,8 +148,8 @@ def test_a_sentence_that_rows_have_in_common_is_written_out_once(tiny_trace, in_
     assert [cell.text_content() for cell in cells] == reasons
     assert page.locator("[data-rows=unrecorded] td.long").count() == 1
     # Also in the verdict, as the reason for a missing breakdown.
-    told = page.locator("#verdict").text_content()
-    assert reasons[0][1:] in told
+    verdict_text = page.locator("#verdict").text_content()
+    assert reasons[0][1:] in verdict_text
 
 
 def test_accents_upon_accents_stay_in_their_line(tiny_trace, in_browser):
@@ -257,7 +257,7 @@ def test_a_logarithmic_axis_is_named_all_along(tiny_trace, in_browser):
     assert labels == ["0.05", "0.1", "0.2", "0.5", "1"]
 
 
-def test_health_that_warns_is_never_behind_a_button(tiny_trace, in_browser):
+def test_health_warnings_are_never_hidden(tiny_trace, in_browser):
     text = json.dumps({"traceEvents": [kernel("k", 0, 5), kernel("k", 9, 12)]})[:-60]
     file = tiny_trace(text)
     with tracekit.open(file, cache=False) as trace:
@@ -271,9 +271,7 @@ def test_health_that_warns_is_never_behind_a_button(tiny_trace, in_browser):
     assert page.locator("[data-rows=health] tr.warn").count() == len(warned)
 
 
-def test_of_one_device_there_is_one_table_without_its_number_and_values_have_units(
-    tiny_trace, in_browser
-):
+def test_a_single_device_has_one_table_without_its_number(tiny_trace, in_browser):
     file = tiny_trace([kernel("k", 0, 5), kernel("k", 9, 12)])
     with tracekit.open(file, cache=False) as trace:
         shares = [row for row in trace.health().to_dicts() if row["unit"] == "pct"]

@@ -37,15 +37,17 @@ def test_the_samples_side_by_side():
     with tracekit.open(SAMPLES, cache=False) as runs:
         several = several_runs(runs, [str(SAMPLES)])
         html = overview_page(runs, [str(SAMPLES)], several)
-        asked = {name: json.loads(json.dumps(runs.query(name).rows)) for name in ("methods", "run")}
+        expected = {
+            name: json.loads(json.dumps(runs.query(name).rows)) for name in ("methods", "run")
+        }
         assert html == overview_page(runs, [str(SAMPLES)], several)
     folders = sorted(path.name for path in SAMPLES.iterdir() if path.is_dir())
     assert sorted(run.name for run in several) == folders
     assert "6 runs: " in html
     data = page_data(html)
     assert {"methods", "method_memory", "throughput", "ttft_cdf"} <= set(data["charts"])
-    assert data["data"]["methods"]["rows"] == asked["methods"]
-    assert data["data"]["run"]["rows"] == asked["run"]
+    assert data["data"]["methods"]["rows"] == expected["methods"]
+    assert data["data"]["run"]["rows"] == expected["run"]
     assert "The paper:" not in html
     assert not any(name.startswith("paper") for name in data["data"])
     for run in several:
@@ -92,7 +94,7 @@ def test_two_runs_are_compared(cli, sweep, tmp_path):
     out = tmp_path / "difference.html"
     done = cli("report", sweep / "naive", sweep / "z2", "-o", out)
     assert done.exit_code == 0, done.stderr
-    assert done.stderr.startswith(f"two runs: how {sweep / 'z2'} differs from {sweep / 'naive'}\n")
+    assert done.stderr.startswith(f"comparing two runs: {sweep / 'naive'} → {sweep / 'z2'}\n")
     text = unescape(out.read_text("utf-8"))
     assert f"tracekit compare {sweep / 'naive'} {sweep / 'z2'} --format json" in text
     done = cli("report", sweep / "naive", sweep / "z2", "--base", sweep / "z2", "-o", out)
@@ -104,9 +106,9 @@ def test_two_runs_are_compared(cli, sweep, tmp_path):
 def test_two_traces_are_two_runs_unless_they_are_ranks_of_one(cli, tiny_trace, tmp_path, are_ranks):
     traces = []
     for rank, end in enumerate((200, 260)):
-        told = {"distributedInfo": {"rank": rank, "world_size": 2}} if are_ranks else {}
+        members = {"distributedInfo": {"rank": rank, "world_size": 2}} if are_ranks else {}
         events = [*work(0, 5, 100, 1), *work(120, 125, end, 2)]
-        traces.append(tiny_trace(events, name=f"{rank}.json", **told))
+        traces.append(tiny_trace(events, name=f"{rank}.json", **members))
     done = cli("report", *traces, "-o", tmp_path / "difference.html")
     assert done.exit_code == 0, done.stderr
     assert ("two runs" in done.stderr) != are_ranks

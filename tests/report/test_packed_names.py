@@ -22,12 +22,12 @@ def packed(tiny_trace):
     return of_names
 
 
-def test_names_for_which_there_is_room_are_whole(packed):
+def test_names_that_fit_are_complete(packed):
     content = packed("a" * 400, "b", "b")
     assert (sorted(content["names"]), content["cut"]) == (["a" * 400, "b"], 0)
 
 
-def test_a_name_as_long_as_a_page_is_cut_and_it_is_said(packed):
+def test_a_very_long_name_is_truncated_with_a_note(packed):
     content = packed("a" * 401, "b")
     assert (sorted(content["names"]), content["cut"]) == (["a" * 400, "b"], 400)
 
@@ -46,7 +46,7 @@ def test_many_long_names_share_the_room(packed, monkeypatch):
     assert sorted(track["name"]) == [0, 1]
 
 
-def test_what_is_on_the_critical_path_is_marked(tiny_trace):
+def test_events_on_the_critical_path_are_marked(tiny_trace):
     """The second stream's kernel ends before the first one's, so nothing waits for it."""
     work = [
         *(call(10 * at, 10 * at + 2, at + 1) for at in range(3)),

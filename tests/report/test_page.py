@@ -30,7 +30,7 @@ def html(opened):
     return report(opened(MADE_UP), ["runs/my run"])
 
 
-def test_the_policy_allows_nothing_but_what_is_inside(html):
+def test_the_policy_allows_only_the_content_of_the_page(html):
     policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]+)"', html)
     rules = policy[1].replace("&#x27;", "'").split("; ")
     assert rules[0] == "default-src 'none'"
@@ -43,7 +43,7 @@ def test_the_policy_allows_nothing_but_what_is_inside(html):
         assert f"{kind} 'sha256-{digest}'" in rules
 
 
-def test_nothing_leads_outside_and_no_handler_is_written_into_the_page(html):
+def test_the_page_has_no_external_links_and_no_inline_handlers(html):
     outside_of_sql = re.sub(r"<pre>.*?</pre>|<script>.*?</script>", "", html, flags=re.DOTALL)
     assert not re.findall(r"""(?:src|href)=["'](?!#)""", outside_of_sql)
     assert not re.findall(r"<[^>]+\son\w+=", outside_of_sql)
@@ -67,8 +67,8 @@ def test_events_are_packed_without_loss(html, opened):
             start += delta
             name = content["names"][track["name"][at]]
             found.append((start, track["dur"][at], name, track["event"][at]))
-    asked = [(r["start_ns"], r["dur_ns"], r["name"], r["event_id"]) for r in rows]
-    assert sorted(found) == sorted(asked)
+    expected = [(r["start_ns"], r["dur_ns"], r["name"], r["event_id"]) for r in rows]
+    assert sorted(found) == sorted(expected)
 
 
 @pytest.mark.parametrize("text", ["</script>", "<!--<script>", "\u2028\u2029", "a&b", "]]>"])
@@ -78,7 +78,7 @@ def test_json_in_a_page_cannot_end_its_element(text):
     assert json.loads(written) == {"name": text}
 
 
-def test_sections_name_charts_and_analyses_that_are_there():
+def test_sections_name_existing_charts_and_analyses():
     charts = [name for section in SECTIONS for name in section.charts]
     assert len(charts) == len(set(charts))
     of_runs = {name for section in RUN_SECTIONS for name in section.charts}
@@ -99,7 +99,7 @@ def test_a_result_is_cut_by_rows_and_by_text():
     assert cut(Result("kernels", columns, [("a", 1)])).note("") == ""
 
 
-def test_of_lines_over_time_whole_ones_stay():
+def test_complete_lines_over_time_are_kept():
     columns = (Column("rank", "INTEGER"), Column("device", "VARCHAR"), Column("at_ns", "BIGINT"))
     rows = [(rank, "0", at) for rank in range(5) for at in range(300)]
     shown = cut(Result("memory_over_time", columns, rows)).shown
@@ -120,35 +120,35 @@ def test_of_a_picture_the_largest_rows_stay_in_their_order():
 def test_the_page_has_the_verdict_of_the_analysis(html, opened):
     trace = opened(MADE_UP)
     verdict = trace.query("verdict")
-    told = {row["topic"]: row for row in verdict.to_dicts()}
+    topics = {row["topic"]: row for row in verdict.to_dicts()}
     largest = max(trace.query("kernel_class_totals").to_dicts(), key=lambda row: row["wall_ns"])
-    assert told["largest_part"]["subject"] == largest["class"]
-    said = sentences(verdict)
-    assert any(f"{told['largest_loss']['share_pct']:.1f} %" in sentence for sentence in said)
-    assert any(f"{largest['class']} kernels, " in sentence for sentence in said)
-    for sentence in said:
+    assert topics["largest_part"]["subject"] == largest["class"]
+    texts = sentences(verdict)
+    assert any(f"{topics['largest_loss']['share_pct']:.1f} %" in sentence for sentence in texts)
+    assert any(f"{largest['class']} kernels, " in sentence for sentence in texts)
+    for sentence in texts:
         assert escape(sentence) in html
     assert sentences(None) == []
 
 
-def test_the_verdict_of_nothing_and_of_idle_time_without_a_cause(tiny_trace):
+def test_the_verdict_without_device_work_and_with_unexplained_idle_time(tiny_trace):
     with tracekit.open(tiny_trace([span("cpu_op", "x", 0, 9)]), cache=False) as trace:
         nothing = trace.query("verdict")
     columns = nothing.columns
     assert len(sentences(Result("verdict", columns, []))) == 1
-    told = {
+    values = {
         "topic": "largest_loss",
         "subject": "unknown",
         "amount_ns": 5_000_000,
         "share_pct": 50.0,
         "count": 2,
     }
-    row = tuple(told.get(column.name) for column in columns)
-    (said,) = sentences(Result("verdict", columns, [row]))
-    assert "without a known cause (2 gaps), 5.000 ms, 50.0 %" in said
+    row = tuple(values.get(column.name) for column in columns)
+    (texts,) = sentences(Result("verdict", columns, [row]))
+    assert "without a known cause (2 gaps), 5.000 ms, 50.0 %" in texts
 
 
-def test_every_table_has_its_definition_and_says_what_its_columns_mean(html):
+def test_every_table_and_its_columns_are_described(html):
     found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
     content = json.loads(found[1])
     for section in SECTIONS:

@@ -48,8 +48,8 @@ def test_rows_are_those_of_the_analyses_and_of_the_paper(html):
     data = page_data(html)["data"]
     with tracekit.open(*RUNS, traces=False, cache=False) as runs:
         for name in ("methods", "throughput", "bench_gemm", "bench_collectives"):
-            asked = json.loads(json.dumps(runs.query(name).rows))
-            assert data[name]["rows"] == asked, name
+            expected = json.loads(json.dumps(runs.query(name).rows))
+            assert data[name]["rows"] == expected, name
     printed = find_table("table3").to_result("A800")
     assert data["paper_table3_A800"]["rows"] == [list(row) for row in printed.rows]
     assert "tracekit query methods &#x27;my runs&#x27; bench --format json" in html
@@ -118,18 +118,18 @@ def test_rows_are_those_of_the_analysis_on_the_first_rank(opened):
     assert not decoder.why_not
     found = decoder.rows.to_dicts()
     for run in ("pretrain_Naive", "pretrain_R+Z3"):
-        asked = [
+        expected = [
             (row["phase"], row["role"], row["wall_ns"], row["phase_pct"])
             for row in opened(SAMPLES / run).query("roles").to_dicts()
             if row["rank"] == 0 and row["phase"] in PHASES and row["role"] in ROLES
         ]
-        told = [
+        drawn_rows = [
             (row["phase"], row["role"], row["wall_ns"], row["phase_pct"])
             for row in found
             if row["run"] == run
         ]
-        assert told == asked
-        assert ("backward", "MLP") in {row[:2] for row in told}
+        assert drawn_rows == expected
+        assert ("backward", "MLP") in {row[:2] for row in drawn_rows}
         assert f"tracekit query roles {SAMPLES / run} --format json" in unescape(html)
     assert {row["method"] for row in found} == {"Naive", "R+Z3"}
     chart = decoder_chart(decoder.rows)
@@ -137,7 +137,7 @@ def test_rows_are_those_of_the_analysis_on_the_first_rank(opened):
     assert 'data-chart="decoder_roles"' in html
 
 
-def test_it_says_why_it_is_not_drawn(make_run):
+def test_a_missing_chart_has_a_reason(make_run):
     def refused(folder):
         raise TraceError(f"{folder}: there is no trace in this folder")
 

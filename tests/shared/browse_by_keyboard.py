@@ -17,7 +17,7 @@ class Screen:
         for key in keys or ((),):
             await self.pilot.press(*([key] if key else []))
             await self.pilot.pause()
-            while not self.text.strip() or "asking …" in self.text or self.app.workers:
+            while not self.text.strip() or "running query …" in self.text or self.app.workers:
                 await self.pilot.pause(0.01)
             await self.pilot.pause()
         return self.text

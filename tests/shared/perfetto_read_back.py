@@ -101,11 +101,11 @@ def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
 def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
     """Compare every value of every counter, and the last value of cumulative counters."""
     # As text, because the protobuf package cannot parse long replies with doubles.
-    said = engine.rows(
+    rows = engine.rows(
         "SELECT t.name AS name, c.ts AS ts, printf('%!.17g', c.value) AS value FROM counter AS c "
         "JOIN track AS t ON c.track_id = t.id"
     )
-    found = sorted((name, ts, float(value)) for name, ts, value in said)
+    found = sorted((name, ts, float(value)) for name, ts, value in rows)
     with staged(trace, scope_of(trace, Selection())):
         stored = trace.sql(
             f"SELECT name, at_ns + {shift_ns}, value "

@@ -96,15 +96,17 @@ def check_piece(
         to_ns: end of the interval on the axis, ns.
     """
 
-    def told(one: Slice) -> tuple[Any, ...]:
+    def facts_of(one: Slice) -> tuple[Any, ...]:
         return tuple(one._replace(arrows=None))
 
     spans = {}
     for place, slices in whole.spans.items():
-        kept = [told(s) for s in slices if s.start_ns < to_ns and s.start_ns + s.dur_ns >= from_ns]
+        kept = [
+            facts_of(s) for s in slices if s.start_ns < to_ns and s.start_ns + s.dur_ns >= from_ns
+        ]
         if kept:
             spans[place] = sorted(kept, key=repr)
-    assert {place: sorted(map(told, s), key=repr) for place, s in piece.spans.items()} == spans
+    assert {place: sorted(map(facts_of, s), key=repr) for place, s in piece.spans.items()} == spans
     numbers = {
         place: [(at, value) for at, value in values if from_ns <= at < to_ns]
         for place, values in whole.numbers.items()

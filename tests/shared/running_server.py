@@ -27,9 +27,9 @@ def running(
         RuntimeError: the server did not start.
     """
     output = folder / "output.txt"
-    with output.open("wb") as said:
+    with output.open("wb") as log:
         process = subprocess.Popen(
-            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=said
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log
         )
     try:
         _wait_until_up(process, output, is_up)

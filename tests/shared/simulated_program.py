@@ -322,7 +322,7 @@ class Training:
         # The jitter of a collective does not depend on the rank.
         transfer = knobs.collective_latency_ns + size_bytes / knobs.bandwidth_gb_per_s
         ranks = list(range(knobs.ranks))
-        said = {
+        arguments = {
             "Collective name": "allreduce", "dtype": "Float", "Group size": knobs.ranks,
             "In msg nelems": size_bytes // 4, "Out msg nelems": size_bytes // 4,
             "In split size": "[]", "Out split size": "[]", "Process Group Name": "0",
@@ -334,13 +334,13 @@ class Training:
             COMMUNICATION,
             max(1, round(transfer * (1 + knobs.jitter * knobs.draw(f"{name}/transfer")))),
             self.gap(f"{name}/nccl"),
-            args=said,
+            args=arguments,
             collective=self.collective_number,
         )
         launch = self.launch(f"{name}/nccl", (kernel,), "cudaLaunchKernelExC")
         ready = self.after(f"{name}/ready", COMPUTE, COMMUNICATION)
         nccl = Span("user_annotation", "nccl:all_reduce", (launch,))
-        record = Span("cpu_op", "record_param_comms", (*ready, nccl), said)
+        record = Span("cpu_op", "record_param_comms", (*ready, nccl), arguments)
         reduced = f"{name}/reduced"
         actions = [
             *self.op(f"{name}/c10d", "c10d::allreduce_", record),

@@ -84,8 +84,8 @@ def serving() -> Iterator[WebServer]:
 
 def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
     path = request.path.lstrip("/").partition("?")[0]
-    asked = request.headers.get("Range")
-    state.requests.append((request.path, asked))
+    range_header = request.headers.get("Range")
+    state.requests.append((request.path, range_header))
     if state.failures:
         _send(request, state.failures.pop(0), b"busy")
         return
@@ -108,7 +108,7 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
         _send_on(request, data, headers, state)
         return
     status, body = 200, data
-    wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", asked or "")
+    wanted = re.fullmatch(r"bytes=(\d+)-(\d*)", range_header or "")
     if wanted is not None and state.has_ranges:
         start = int(wanted[1])
         if start >= len(data):

@@ -15,7 +15,7 @@ from tracekit.ingest import json_lines
 from tracekit.ingest.json_lines import REQUESTS
 from tracekit.storage import Location
 from tracekit.storage import web as web_files
-from tracekit.storage.stream import telling
+from tracekit.storage.stream import progress_reports
 
 TOO_LARGE = re.escape(f"[Errno {errno.EFBIG}]")
 LIMIT = "TRACEKIT_URL_LIMIT_S"
@@ -64,7 +64,7 @@ def test_endless_files_are_refused(tmp_path, web, file):
 def test_a_slow_body_reports_progress_and_ends_at_the_time_limit(web, file):
     web.is_endless, web.drip_s = True, 0.05
     progress = []
-    with telling(progress.append), pytest.raises(OSError, match=LIMIT):
+    with progress_reports(progress.append), pytest.raises(OSError, match=LIMIT):
         file.read_bytes()
     assert len(web.requests) <= 2  # No retry: the second one is without a length.
     assert {came.name for came in progress} == {str(file)}

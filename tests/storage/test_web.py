@@ -47,8 +47,8 @@ def test_a_broken_connection_is_resumed(web, file, has_ranges, start):
     if has_ranges:
         # Each request continues where the last one ended.
         firsts = [
-            int((asked or "bytes=0-").removeprefix("bytes=").partition("-")[0])
-            for _, asked in web.requests
+            int((range_header or "bytes=0-").removeprefix("bytes=").partition("-")[0])
+            for _, range_header in web.requests
         ]
         assert firsts == [start, start + BREAK_BYTES, start + 2 * BREAK_BYTES]
 
@@ -184,7 +184,7 @@ def test_a_trace_on_an_unreliable_server(web, tiny_trace, monkeypatch, tmp_path)
     # With a new signature it is the same file, and its store is used.
     with tracekit.open(f"{web.url}rank0.json?sig=anders") as again:
         assert again.store_path == kept
-    assert all(asked == "bytes=0-0" for _, asked in web.requests[count:])
+    assert all(range_header == "bytes=0-0" for _, range_header in web.requests[count:])
     # Without an ETag, changes cannot be detected: no store is cached.
     web.has_tags = False
     with tracekit.open(f"{web.url}rank0.json") as unkept:

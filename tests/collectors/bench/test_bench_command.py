@@ -89,9 +89,9 @@ def test_an_interrupt_keeps_the_measured_points(tmp_path):
         wait_for(lambda: measured(tmp_path) >= 2, TIMEOUT_S)
         (worker,) = ranks_of(process.pid)
         process.send_signal(signal.SIGTERM)
-        _, said = process.communicate(timeout=TIMEOUT_S)
+        _, errors = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 130
-    assert "Traceback" not in said
+    assert "Traceback" not in errors
     made = manifest.read(tmp_path / "run")
     count = len(lines_of(tmp_path / "run"))
     assert 2 <= count < 201
@@ -118,8 +118,8 @@ def test_a_process_that_dies_costs_one_point(tmp_path):
         wait_for(lambda: measured(tmp_path) >= 2, TIMEOUT_S)
         (worker,) = ranks_of(process.pid)
         os.kill(worker, signal.SIGKILL)
-        _, said = process.communicate(timeout=TIMEOUT_S)
-    assert process.returncode == 0, said
+        _, errors = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 0, errors
     lines = lines_of(tmp_path / "run")
     assert [line["m"] for line in lines] == [300 + n for n in range(40)]
     (failed,) = (line for line in lines if line["outcome"] != "ok")

@@ -21,13 +21,13 @@ class Library:
     def __init__(self, *missing, init=0):
         self._missing = missing
         self._init = init
-        self.asked: list[bytes] = []
+        self.uuids: list[bytes] = []
 
     def nvmlInit_v2(self):  # noqa: N802 - NVIDIA's name
         return self._init
 
     def nvmlDeviceGetHandleByUUID(self, uuid, handle):  # noqa: N802
-        self.asked.append(uuid)
+        self.uuids.append(uuid)
         handle._obj.value = 77
         return 0 if uuid == b"GPU-abc" else 6
 
@@ -58,7 +58,7 @@ def test_missing_figures_are_null():
     assert read["power_w"] is read["temperature_c"] is None
     unknown = Library()
     assert DeviceState("def", lambda _: unknown).read() == NOTHING
-    assert unknown.asked == [b"GPU-def", b"MIG-def"]
+    assert unknown.uuids == [b"GPU-def", b"MIG-def"]
 
 
 def test_without_a_driver_there_are_no_figures():

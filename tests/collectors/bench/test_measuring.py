@@ -29,7 +29,7 @@ def called(module, point):
     ("op", "dtype", "batch", "shape"),
     [("mm", "fp32", 1, (16, 48)), ("mm", "bf16", 1, (16, 48)), ("grouped_mm", "bf16", 3, (48, 48))],
 )
-def test_products_have_the_shape_that_was_asked_for(op, dtype, batch, shape):
+def test_gemms_have_the_requested_shape(op, dtype, batch, shape):
     out = called(gemm, product(op, dtype, batch))
     assert tuple(out.shape) == shape
     assert out.dtype == getattr(torch, {"fp32": "float32", "bf16": "bfloat16"}[dtype])

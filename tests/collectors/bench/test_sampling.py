@@ -122,7 +122,7 @@ def event_clock(elapsed_ms=1.5):
     return EventClock("cuda:0", cuda), cuda
 
 
-def test_events_hold_nothing_but_the_calls():
+def test_events_contain_only_the_calls():
     clock, cuda = event_clock()
     assert clock.time_ns(cuda.work, 2) == 1_500_000
     assert cuda.mock_calls[2:] == [
@@ -133,7 +133,7 @@ def test_events_hold_nothing_but_the_calls():
 
 
 @pytest.mark.parametrize(("count", "cycles"), [(1, 75_000), (100, 1_500_000), (9999, 15_000_000)])
-def test_the_device_is_held_for_as_long_as_calls_are_queued(count, cycles):
+def test_the_device_is_busy_while_calls_are_queued(count, cycles):
     clock, cuda = event_clock()
     clock.time_ns(lambda: None, count)
     cuda._sleep.assert_called_once_with(cycles)
@@ -146,16 +146,16 @@ def test_a_device_without_that_kernel_is_timed_all_the_same():
 
 
 def test_the_wall_clock_waits_outside_of_the_time():
-    now, told = [0], []
+    now, log = [0], []
 
     def synchronize():
         now[0] += 1000
-        told.append("synchronize")
+        log.append("synchronize")
 
     def call():
         now[0] += 7
-        told.append("call")
+        log.append("call")
 
     clock = WallClock(synchronize, lambda: now[0])
     assert clock.time_ns(call, 3) == 21
-    assert told == ["synchronize", "call", "call", "call", "synchronize"]
+    assert log == ["synchronize", "call", "call", "call", "synchronize"]

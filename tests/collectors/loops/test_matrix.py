@@ -118,7 +118,7 @@ LOOPS = {
         accumulation=2,
         precision="bf16",
     ),
-    "foreign optimizer": Loop(program="foreign told", phases={"forward": 2, "backward": 2}),
+    "foreign optimizer": Loop(program="foreign reported", phases={"forward": 2, "backward": 2}),
     "DDP": Loop(program="ddp", ranks=2, is_torchrun=True, tokens=2 * TOKENS, data_size=2),
     "FSDP2": Loop(program="fsdp2", ranks=2, tokens=2 * TOKENS, data_size=2),
     "tensor parallel": Loop(program="tensor_parallel", ranks=2),
@@ -317,7 +317,7 @@ def test_short_and_long_loops_in_turn(kind, outcome, counts, note, loops):
 @nightly
 def test_an_optimizer_unknown_to_torch_needs_tracekit_step(loops):
     result = loops.run("foreign")
-    assert_unharmed(result, "foreign told")
+    assert_unharmed(result, "foreign reported")
     assert "tracekit.step()" in result.stderr
 
 

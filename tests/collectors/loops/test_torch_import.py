@@ -67,9 +67,9 @@ def test_a_torch_that_sitecustomize_of_the_machine_imports(tmp_path):
     assert (tmp_path / "work" / UNUSABLE).is_file()
 
 
-def test_a_torch_that_is_only_asked_for(tmp_path):
-    asked = "import importlib.util\nprint(importlib.util.find_spec('torch').name)"
-    assert run(asked, tmp_path).stdout == "torch\n"
+def test_torch_that_is_only_searched_for(tmp_path):
+    code = "import importlib.util\nprint(importlib.util.find_spec('torch').name)"
+    assert run(code, tmp_path).stdout == "torch\n"
     assert not (tmp_path / "work" / UNUSABLE).exists()
 
 

@@ -107,8 +107,8 @@ def test_other_token_counts_are_noted(engine, quirks, length, counts, note, stan
     assert {request["prompt_token_count"] for request in run.requests} <= counts
     wanted = quirks.get("stop_after_tokens", 6)
     assert {request["output_token_count"] for request in run.requests} == {wanted}
-    (said,) = run.notes
-    assert note in said
+    (only_note,) = run.notes
+    assert note in only_note
 
 
 def test_openai_gets_ids_or_else_text(stand_in, serve):
@@ -170,11 +170,11 @@ def texts_in(value):
 
 
 @pytest.mark.parametrize("dialect", [LightLlm, OpenAi, Sglang, Tgi, Vllm])
-def test_odd_members_are_left_out(dialect):
+def test_odd_members_are_omitted(dialect):
     for path, good in ANSWERS.items():
         for odd in variants(good):
-            told = {at: json.dumps(of).encode() for at, of in (ANSWERS | {path: odd}).items()}
-            facts = dialect().facts(lambda at, told=told: an_answer(told.get(at, b"null")))
+            replies = {at: json.dumps(of).encode() for at, of in (ANSWERS | {path: odd}).items()}
+            facts = dialect().facts(lambda at, replies=replies: an_answer(replies.get(at, b"null")))
             assert 1 <= facts.parallel.node_count <= 65_536
             assert 1 <= facts.parallel.world_size <= 65_536
             assert 1 <= (facts.max_token_count or 1) < 2**31

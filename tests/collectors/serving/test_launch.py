@@ -86,7 +86,7 @@ DYING = "import sys; print('loading'); sys.exit('out of memory: 3 GB')"
 
 
 @pytest.mark.parametrize(
-    ("command", "error", "said"),
+    ("command", "error", "message"),
     [
         ("no-such-server --port 1", WorkloadError, "--launch"),
         ("server 'open", UsageError, "--launch"),
@@ -98,13 +98,13 @@ DYING = "import sys; print('loading'); sys.exit('out of memory: 3 GB')"
         ),
     ],
 )
-def test_a_server_that_does_not_start(command, error, said, serve, tmp_path):
-    with pytest.raises(error, match=said):
+def test_a_server_that_does_not_start(command, error, message, serve, tmp_path):
+    with pytest.raises(error, match=message):
         serve(None, engine="vllm", launch=command, url="http://127.0.0.1:9")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_running_server_is_not_taken_for_the_launched_one(stand_in, serve):
+def test_a_running_server_is_not_mistaken_for_the_launched_one(stand_in, serve):
     server = stand_in("vllm")
     with pytest.raises(WorkloadError) as caught:
         serve(server, launch="true")
@@ -136,9 +136,9 @@ def interrupted(tmp_path, launch, sign, *more, is_in_background=False):
     time.sleep(1)
     pid = int((tmp_path / "pid").read_text()) if is_in_background else process.pid
     os.kill(pid, sign)
-    _, said = process.communicate(timeout=600)
+    _, stderr = process.communicate(timeout=600)
     pids = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-    return SimpleNamespace(exit_code=process.returncode, stderr=said, pids=pids)
+    return SimpleNamespace(exit_code=process.returncode, stderr=stderr, pids=pids)
 
 
 @pytest.mark.parametrize(

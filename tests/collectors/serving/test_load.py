@@ -70,17 +70,17 @@ def test_random_ids_stay_in_the_vocabulary(size, least):
 
 
 def test_words_are_added_until_the_engine_counts_enough():
-    asked = []
+    texts = []
 
     def count(text):
-        asked.append(text)
+        texts.append(text)
         return 1 + sum(1 + len(word) // 6 for word in text.split())
 
     prompts, counted = text_prompts(3, 64, 0, count)
     assert counted == 64
     assert [count(prompt.text or "") for prompt in prompts] == [64, 64, 64]
     assert len({prompt.text for prompt in prompts}) == 3
-    assert len(asked) <= 5 + 3
+    assert len(texts) <= 5 + 3
 
 
 def test_lengths_that_words_cannot_give():

@@ -30,7 +30,7 @@ def records(folder):
     return [json.loads(line) for line in lines]
 
 
-def test_half_of_the_requests_fail_and_nothing_is_lost(stand_in, serve):
+def test_half_of_the_requests_fail_and_all_are_recorded(stand_in, serve):
     server = stand_in("lightllm", behavior=["ok", "503", "reset", "ok", "reset", "ok"])
     run = serve(server, requests=60, warmup_requests=0, no_profile=True, is_incomplete=True)
     outcomes = Counter(request["outcome"] for request in run.requests)

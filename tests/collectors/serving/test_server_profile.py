@@ -69,7 +69,7 @@ def test_the_load_is_sent_again_for_the_profile(stand_in, serve, tmp_path):
         assert trace.sql("SELECT count(*) AS n FROM event").to_dicts() == [{"n": 200}]
 
 
-def test_the_window_is_where_it_was_asked_for(stand_in, serve, tmp_path):
+def test_the_window_is_at_the_requested_position(stand_in, serve, tmp_path):
     """It begins after the 4th finished request and lasts for 4 more; then the load ends."""
     server = stand_in(
         "lightllm", profiling="torch_profiler", trace_dir=str(tmp_path / "t"), token_gap_s=0.02
@@ -180,7 +180,7 @@ def test_an_interrupted_load_leaves_no_connection_open(stand_in):
     assert [one.is_open for one in opened] == [False] * 2
 
 
-def test_a_trace_that_is_never_complete_is_not_taken(stand_in, serve, tmp_path):
+def test_an_incomplete_trace_is_not_copied(stand_in, serve, tmp_path):
     traces = tmp_path / "traces"
     traces.mkdir()
     whole = gzip.compress(b'{"traceEvents": []}')

@@ -74,11 +74,11 @@ def test_figures_on_paper(cli, tmp_path):
     without = serving_manifest.summary_lines(run, REQUESTS, folder)
     assert without == [*shown[:2], shown[-1]]
 
-    def asked(name):
+    def figures(name):
         return json.loads(cli("query", name, folder, "--format", "json").stdout)
 
-    (throughput,) = asked("throughput")
-    latency = asked("latency")
+    (throughput,) = figures("throughput")
+    latency = figures("latency")
     measured = serving_manifest.counted(REQUESTS)
     assert throughput["interval_ns"] == serving_manifest.interval_ns(measured) == 829
     rate = serving_manifest.output_tokens_per_s(measured)
@@ -86,7 +86,7 @@ def test_figures_on_paper(cli, tmp_path):
     assert [row["value_count"] for row in latency] == [4, 3, 3, 4, 4]
 
 
-def test_the_run_is_there_where_its_figures_cannot_be_shown(tmp_path):
+def test_the_run_exists_even_without_displayable_figures(tmp_path):
     """A run that cannot be opened, and a run without an answer."""
     (line,) = figures_of(tmp_path / "gone")
     assert str(tmp_path / "gone") in line

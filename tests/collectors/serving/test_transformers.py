@@ -105,7 +105,7 @@ def test_steps_and_tokens_add_up(run):
     assert result.profiled_step_count == int(steps[2]) - int(steps[1]) + 1
 
 
-def test_trace_holds_steps_phases_and_batches(run, trace):
+def test_trace_contains_steps_phases_and_batches(run, trace):
     names = [
         str(row["name"])
         for row in trace.sql(
@@ -299,7 +299,7 @@ def test_a_hanging_engine_is_given_up(engine, tmp_path, monkeypatch):
 
 
 @nightly
-def test_a_cache_that_holds_no_request_is_refused(tmp_path):
+def test_a_cache_too_small_for_a_request_is_rejected(tmp_path):
     made = engine_module.create({"model": "tiny", "cache_blocks": 2, "page_size": 8})
     made.start(tmp_path, ignore)
     with pytest.raises(UsageError, match="2 pages with 8 tokens"):

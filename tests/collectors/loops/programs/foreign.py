@@ -20,9 +20,9 @@ class Descent:
         """Leave the gradients to `step`."""
 
 
-is_told = sys.argv[1:] == ["told"]
-if is_told:
+is_reported = sys.argv[1:] == ["reported"]
+if is_reported:
     import tracekit
 model = tiny.decoder()
 optimizer = Descent(model.parameters())
-tiny.train(model=model, optimizer=optimizer, after=lambda _: is_told and tracekit.step())
+tiny.train(model=model, optimizer=optimizer, after=lambda _: is_reported and tracekit.step())
