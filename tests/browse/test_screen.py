@@ -162,9 +162,9 @@ def test_quitting_ends_the_running_query(tiny_trace, monkeypatch):
         await screen.pilot.press("7")
         while not begun.is_set():
             await screen.pilot.pause(0.01)
-        # The screen answers while the question runs, which another one ends; the answer to that
-        # may come below the help.
-        assert "asking" in screen.text
+        # The screen responds while the query runs. Another query ends it, and its result may
+        # arrive below the help.
+        assert "running query" in screen.text
         await screen.pilot.press("3", "question_mark")
         assert "open the row" in await screen.press()
         assert "gemm" in await screen.press("escape")
@@ -288,7 +288,7 @@ def test_a_trace_without_requests_is_reported(trace):
     async def steps(screen):
         shown = await screen.press("0")
         assert lines(shown)[0].startswith("Serving requests")
-        assert "asking" not in shown
+        assert "running query" not in shown
         assert lines(await screen.press("8"))[0].startswith("Collectives")
 
     walk(trace, steps)
