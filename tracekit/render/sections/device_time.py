@@ -232,7 +232,7 @@ def step_of(data: Mapping[str, Result]) -> Row | None:
     if not totals or not totals[0]["step_count"] or totals[0]["mean_span_ns"] is None:
         return None
     names = ("step_ns", "low_ns", "high_ns", "basis", "idle_ns", "idle_pct", "busy_pct")
-    other_ns = totals[0]["step_other_ns"]
+    other_ns = totals[0]["step_other_ns"] or 0
     result = dict.fromkeys((*names, "other_pct"))
     result |= {
         "recorded_step_ns": totals[0]["mean_span_ns"],
