@@ -264,7 +264,7 @@ def test_the_rules_stand_in_the_order_of_their_numbers(decides):
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", RULES)
     tried = list(dict.fromkeys(int(rule) for rule in branches))
-    # The rules of the launch context are first, with rule 1 between them.
+    # Rule 6 precedes the rules of the launch context, 2 to 5 and 7.
     assert sorted(tried) == listed
     first = 0 if decides == "module" else 7
     assert [rule for rule in tried if rule > first] == listed[first:]
