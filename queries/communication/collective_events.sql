@@ -269,7 +269,7 @@ SELECT
         ELSE 'group size not recorded'
     END AS reason, ts_ns, dur_ns, end_ns, kind_wall_ns, wall_ns, step, phase,
     (device <> 'cpu' OR is_span OR NOT bool_or(is_span) OVER (PARTITION BY trace_id))
-    AND (ts_ns, event_id) = min((ts_ns, event_id)) OVER call AS is_transfer,
+    AND row_number() OVER (call ORDER BY ts_ns, event_id) = 1 AS is_transfer,
     max(ts_ns + dur_ns) OVER call - min(ts_ns) OVER call AS call_ns,
     dtype_bytes * out_nelems AS out_bytes,
     -- Some versions of torch record the peer's rank within the group instead of its global rank.
