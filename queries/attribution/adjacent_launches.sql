@@ -62,8 +62,10 @@ launch_fact AS (
 launch_phase AS MATERIALIZED (
     SELECT
         *,
-        coalesce(own.rule = 7 AND is_without_gradients, FALSE) AS is_module_call
-    FROM own_phase('launch_fact')
+        own_phase(marked_phase, is_recompute, node_id, module_id) AS phase,
+        coalesce(phase = 'forward' AND marked_phase IS NULL AND is_without_gradients, FALSE)
+            AS is_module_call
+    FROM launch_fact
 ),
 
 node_thread AS (
@@ -139,7 +141,7 @@ unclassified AS MATERIALIZED (
     INNER JOIN launch AS l USING (trace_id, launch_id)
     LEFT JOIN called_whole AS c USING (trace_id, launch_id)
     LEFT JOIN node_thread AS n USING (trace_id, pid, tid)
-    WHERE p.own.phase IS NULL OR (p.is_module_call AND c.launch_id IS NOT NULL)
+    WHERE p.phase IS NULL OR (p.is_module_call AND c.launch_id IS NOT NULL)
 ),
 
 -- Classified launches, calls of zero_grad (which may launch nothing), and model work of unknown
@@ -152,12 +154,12 @@ labeled_time AS (
     SELECT
         trace_id, launch_ts_ns AS at_ns, CASE
             WHEN marked_row = '(zero_grad)' THEN 'zero_grad'
-            WHEN is_derivative AND own.phase = 'backward' THEN 'derivative'
-            ELSE own.phase
+            WHEN is_derivative AND phase = 'backward' THEN 'derivative'
+            ELSE phase
         END AS label
     FROM launch_phase
     WHERE
-        own.phase IS NOT NULL
+        phase IS NOT NULL
         AND NOT (is_module_call AND (trace_id, launch_id) IN (FROM called_whole))
     UNION ALL
     -- The forward op that created an autograd node marks a forward pass, even if it launches

@@ -103,8 +103,6 @@ launch_fact AS (
     WHERE k.launch_id IS NOT NULL
 ),
 
-with_own_phase AS (SELECT * FROM own_phase('launch_fact')),
-
 with_input AS (
     SELECT
         *,
@@ -113,9 +111,10 @@ with_input AS (
         copy_of(class) = 'h2d'
         AND module_id IS NULL
         AND node_id IS NULL
-        AND coalesce(own.phase, 'forward') = 'forward'
+        AND coalesce(own_phase(marked_phase, is_recompute, node_id, module_id), 'forward')
+        = 'forward'
         AND marked_row IS NULL AS is_input
-    FROM with_own_phase
+    FROM launch_fact
 ),
 
 with_phase AS (SELECT * FROM decided_phase('with_input')),
@@ -212,9 +211,8 @@ SELECT
     END AS phase_reason,
     w.by_phase_rule.rule AS phase_rule, w.step,
     w.like_event_id, w.captured_id,
-    w.by_phase_rule.reason IN (
-        'whole trace', 'order of kernels', 'adjacent launches', 'repeated launches', 'name'
-    )
+    -- Rules 6 and 9 to 26 infer the phase.
+    (w.by_phase_rule.phase IS NOT NULL AND (w.by_phase_rule.rule = 6 OR w.by_phase_rule.rule > 8))
     OR (w.like_event_id IS NOT NULL AND NOT coalesce(w.is_placed_by_annotation, FALSE))
     OR coalesce(w.has_phase_of_length, FALSE)
     OR (w.captured_id IS NOT NULL AND NOT coalesce(w.has_phase_of_annotation, FALSE))

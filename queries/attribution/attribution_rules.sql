@@ -1,6 +1,6 @@
 -- Ordered rules that decide the phase and module of each device event.
--- attribution_rules() lists the rules, and the CASE branches below implement them; the first match wins. own_phase,
--- decided_phase, and decided_module add a decision to each row of a relation: a struct of rule, reason, and result
+-- attribution_rules() lists the rules, and the CASE branches below implement them; the first match wins. decided_phase
+-- and decided_module add a column with the decision to a relation of facts: a struct of rule, reason, and result
 -- (reason `none` without a match). decided_without_launch decides for events without a recorded launch, from the
 -- decisions for other events.
 --
@@ -104,11 +104,20 @@ CREATE OR REPLACE MACRO attribution_rules() AS TABLE (
     ) AS listed (decides, rule, question)
 );
 
--- Phase determined by the launch context, without adjacent launches.
-CREATE OR REPLACE MACRO own_phase(facts) AS TABLE (
+-- Phase determined by the launch context, without adjacent launches: rules 2 to 5, and 7.
+CREATE OR REPLACE MACRO own_phase(marked_phase, is_recompute, node_id, module_id) AS CASE
+    WHEN marked_phase = 'optimizer' THEN 'optimizer'
+    WHEN is_recompute THEN 'recompute'
+    WHEN node_id IS NOT NULL THEN 'backward'
+    ELSE coalesce(marked_phase, if(module_id IS NULL, NULL, 'forward'))
+END;
+
+CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
     SELECT
         *,
         CASE
+            WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
+            WHEN is_evaluation THEN {rule: 6, reason: 'adjacent launches', phase: 'evaluation'}
             WHEN marked_phase = 'optimizer' THEN {rule: 2, reason: 'own range', phase: 'optimizer'}
             WHEN is_recompute AND node_id IS NULL
                 THEN {rule: 3, reason: 'own range', phase: 'recompute'}
@@ -118,17 +127,6 @@ CREATE OR REPLACE MACRO own_phase(facts) AS TABLE (
             WHEN module_id IS NOT NULL AND module_source IN ('tk', 'range')
                 THEN {rule: 7, reason: 'own range', phase: 'forward'}
             WHEN module_id IS NOT NULL THEN {rule: 7, reason: 'module call', phase: 'forward'}
-        END AS own
-    FROM query_table(facts)
-);
-
-CREATE OR REPLACE MACRO decided_phase(facts) AS TABLE (
-    SELECT
-        *,
-        CASE
-            WHEN is_input THEN {rule: 1, reason: 'launch context', phase: 'data'}
-            WHEN is_evaluation THEN {rule: 6, reason: 'adjacent launches', phase: 'evaluation'}
-            WHEN own IS NOT NULL THEN own
             -- With grad mode on, every op has a sequence number. The number proves a forward pass
             -- only if an op of that pass is linked to an autograd node.
             WHEN is_proven_forward THEN {rule: 8, reason: 'sequence number', phase: 'forward'}

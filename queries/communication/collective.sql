@@ -28,3 +28,7 @@ CASE
         THEN (group_size - 1) / group_size
     WHEN collective IN ('broadcast', 'p2p', 'other') THEN 1::DOUBLE
 END;
+
+-- Pattern of range names with the purpose of a collective in parentheses, such as `FSDP::all_gather
+-- (layers.1)`.
+CREATE OR REPLACE MACRO comm_label() AS '^\w+::\w+ \((.+)\)$';

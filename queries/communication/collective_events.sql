@@ -38,9 +38,11 @@
 
 WITH comm AS (
     SELECT
-        e.trace_id, e.event_id, e.piece, e.device, e.stream, e.class AS kernel_class, e.ts_ns,
-        e.end_ns, e.dur_ns, e.kind_wall_ns, e.wall_ns, c.step, c.phase, l.ts_ns AS launch_ts_ns,
+        e.trace_id, e.event_id, e.piece, e.device, e.stream, e.name, e.class AS kernel_class,
+        e.ts_ns, e.end_ns, e.dur_ns, e.kind_wall_ns, e.wall_ns, c.step, c.phase,
+        l.ts_ns AS launch_ts_ns,
         regexp_matches(e.category, '(?i)memcpy') AS is_copy,
+        e.device = 'cpu' AND e.category = 'user_annotation' AS is_span,
         l.pid || '/' || l.tid AS launch_thread
     FROM device_events AS e
     INNER JOIN attribution AS c USING (trace_id, event_id, piece)
@@ -70,13 +72,13 @@ source_id AS (
 
 source_event AS (
     SELECT
-        e.trace_id, e.event_id, e.name,
+        e.trace_id, e.event_id, e.name, comm.device,
         coalesce(comm.launch_thread, e.pid || '/' || e.tid) AS thread,
         coalesce(comm.launch_ts_ns, e.ts_ns) AS at_ns,
         coalesce(comm.end_ns, e.ts_ns + e.dur_ns) AS end_ns,
         CASE
             WHEN comm.device <> 'cpu' THEN 'kernel'
-            WHEN comm.device = 'cpu' AND e.category = 'user_annotation' THEN 'span'
+            WHEN comm.is_span THEN 'span'
             WHEN e.name = 'record_param_comms' THEN 'record'
             WHEN e.category = 'user_annotation' AND e.name = 'nccl:coalesced' THEN 'coalesced'
             WHEN e.category = 'user_annotation' AND regexp_matches(e.name, comm_label())
@@ -84,7 +86,6 @@ source_event AS (
             WHEN e.category = 'user_annotation' THEN 'range'
             ELSE 'op'
         END AS role,
-        comm.* EXCLUDE (trace_id, event_id, end_ns),
         json_extract_string(
             e.args, [
                 '$."Collective name"',
@@ -103,78 +104,75 @@ source_event AS (
                 '$."Src Rank"',
                 '$."In split size"'
             ]
-        ) AS texts
-    FROM source_id AS i
-    INNER JOIN event AS e USING (trace_id, event_id)
-    LEFT JOIN comm USING (trace_id, event_id)
-),
-
-measured_source AS (
-    SELECT
-        *,
-        collective_class(coalesce(texts[1], name)) AS class_of_text,
+        ) AS texts,
+        if(role <> 'label', collective_class(coalesce(texts[1], e.name)), NULL) AS class,
         -- c10d ops list the output argument first, if they have one. A tensor list without shapes
         -- has no elements, whereas a tensor without dimensions has one.
         try(
             if(
-                regexp_matches(name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
+                regexp_matches(e.name, '^c10d::.*(gather|reduce_scatter|alltoall)'),
                 shapes_nelems([texts[12], texts[11]]),
                 shapes_nelems(
                     [if(texts[10] = 'TensorList' AND texts[11] = '[]', NULL, texts[11]), NULL]
                 )
             )
         ) AS nelems
-    FROM source_event
+    FROM source_id AS i
+    INNER JOIN event AS e USING (trace_id, event_id)
+    LEFT JOIN comm USING (trace_id, event_id)
 ),
 
-described_source AS (
+source AS (
     SELECT
-        * EXCLUDE (texts, class_of_text),
-        texts[1] IS NOT NULL AS has_arguments,
+        trace_id, event_id, device, at_ns, end_ns, role, class,
         if(
             device = 'cpu',
-            concat_ws('/', replace(class_of_text, 'reducescatter', 'allreduce'), nelems[1]),
+            concat_ws('/', replace(class, 'reducescatter', 'allreduce'), nelems[1]),
             thread
         ) AS lane,
-        {
-            name: coalesce(
-                texts[1], if(role IN ('op', 'label'), name, regexp_replace(name, '^\w+:', ''))
-            ),
-            class: class_of_text,
-            source: CASE role
-                WHEN 'kernel' THEN 'kernel arguments'
-                WHEN 'record' THEN 'record_param_comms'
-                WHEN 'span' THEN 'range'
-                ELSE role
-            END,
-            end_ns: end_ns,
-            pg_name: texts[2],
-            pg_desc: texts[3],
-            pg_ranks: texts[4],
-            group_size: try_cast(texts[5] AS INTEGER),
-            seq: try_cast(texts[6] AS BIGINT),
-            dtype: dtype_of(coalesce(texts[7], texts[10])),
-            in_nelems: addressable(coalesce(try_cast(texts[8] AS BIGINT), nelems[1])),
-            out_nelems: addressable(coalesce(try_cast(texts[9] AS BIGINT), nelems[2])),
-            in_splits: try_cast(texts[15] AS BIGINT[]),
-            peer_rank: coalesce(try_cast(texts[13] AS BIGINT), try_cast(texts[14] AS BIGINT)),
-            is_send: if(coalesce(texts[13], texts[14]) IS NULL, NULL, texts[13] IS NOT NULL)
-        } AS detail
-    FROM measured_source
-    WHERE class_of_text IS NOT NULL OR device IS NOT NULL OR role IN ('coalesced', 'label')
+        texts[1] IS NOT NULL AS has_arguments,
+        CASE role
+            WHEN 'kernel' THEN 'kernel arguments'
+            WHEN 'record' THEN 'record_param_comms'
+            WHEN 'span' THEN 'range'
+            ELSE role
+        END AS source,
+        coalesce(
+            texts[1], if(role IN ('op', 'label'), name, regexp_replace(name, '^\w+:', ''))
+        ) AS name,
+        texts[2] AS pg_name,
+        texts[3] AS pg_desc,
+        texts[4] AS pg_ranks,
+        try_cast(texts[5] AS INTEGER) AS group_size,
+        try_cast(texts[6] AS BIGINT) AS seq,
+        dtype_of(coalesce(texts[7], texts[10])) AS dtype,
+        addressable(coalesce(try_cast(texts[8] AS BIGINT), nelems[1])) AS in_nelems,
+        addressable(coalesce(try_cast(texts[9] AS BIGINT), nelems[2])) AS out_nelems,
+        try_cast(texts[15] AS BIGINT[]) AS in_splits,
+        coalesce(try_cast(texts[13] AS BIGINT), try_cast(texts[14] AS BIGINT)) AS peer_rank,
+        if(coalesce(texts[13], texts[14]) IS NULL, NULL, texts[13] IS NOT NULL) AS is_send
+    FROM source_event
+    WHERE class IS NOT NULL OR device IS NOT NULL OR role IN ('coalesced', 'label')
 ),
 
-sourced_comm AS (
+-- From the most to the least reliable source: the kernel's own arguments, record_param_comms, the
+-- backend's range, the op. On cpu: the op, then the span. Labels and coalescing ranges follow.
+candidate AS (
     SELECT
-        *,
-        last_value(if(role = 'record', detail, NULL) IGNORE NULLS) OVER lane AS record,
-        last_value(if(role = 'range', detail, NULL) IGNORE NULLS) OVER lane AS annotation,
-        last_value(if(role = 'op', detail, NULL) IGNORE NULLS) OVER lane AS op,
-        last_value(if(role = 'coalesced', end_ns, NULL) IGNORE NULLS) OVER lane > at_ns
-            AS is_coalesced,
-        last_value(if(role = 'label', detail, NULL) IGNORE NULLS) OVER lane AS label,
-        bool_or(role = 'span') OVER (PARTITION BY trace_id) AS has_spans
-    FROM described_source
+        trace_id, event_id, role, at_ns,
+        unnest(
+            [
+                if(role = 'kernel' AND has_arguments, event_id, NULL),
+                last_value(if(role = 'record', event_id, NULL) IGNORE NULLS) OVER lane,
+                last_value(if(role = 'range', event_id, NULL) IGNORE NULLS) OVER lane,
+                last_value(if(role = 'op', event_id, NULL) IGNORE NULLS) OVER lane,
+                if(role = 'span', event_id, NULL),
+                last_value(if(role = 'label', event_id, NULL) IGNORE NULLS) OVER lane,
+                last_value(if(role = 'coalesced', event_id, NULL) IGNORE NULLS) OVER lane
+            ]
+        ) AS source_id,
+        unnest(range(7)) AS place
+    FROM source
     WINDOW
         lane AS (
             PARTITION BY trace_id, lane ORDER BY at_ns, device IS NOT NULL, event_id
@@ -183,34 +181,24 @@ sourced_comm AS (
     QUALIFY device IS NOT NULL
 ),
 
--- From the most to the least reliable source: the kernel's own arguments, record_param_comms, the
--- backend's range, the op. On cpu: the op, then the span. Each value comes from the first source
--- that has it.
-trusted_comm AS (
+-- Each value comes from the first source that has it. A source counts while it is open. The
+-- collective itself always counts, and so does the op of a span.
+described AS (
     SELECT
-        * EXCLUDE (detail, record, annotation, op, label),
-        if(role = 'kernel' AND has_arguments, detail, NULL) AS own,
-        if(at_ns < record.end_ns, record, NULL) AS record,
-        if(at_ns < annotation.end_ns, annotation, NULL) AS annotation,
-        if(at_ns < op.end_ns OR role = 'span', op, NULL) AS op,
-        if(role = 'span', detail, NULL) AS span,
-        if(at_ns < label.end_ns, regexp_extract(label.name, comm_label(), 1), NULL) AS label
-    FROM sourced_comm
-),
-
-known_comm AS (
-    SELECT
-        *,
-        coalesce(own, record, annotation, op, span) AS first_source,
-        coalesce(own.class, record.class, annotation.class, op.class, span.class, kernel_class)
-            AS class,
-        coalesce(own.pg_name, record.pg_name) AS pg_name,
-        coalesce(own.dtype, record.dtype, annotation.dtype, op.dtype, span.dtype) AS dtype,
-        coalesce(
-            own.in_nelems, record.in_nelems, annotation.in_nelems, op.in_nelems, span.in_nelems
-        ) AS in_nelems,
-        coalesce(own.out_nelems, record.out_nelems, op.out_nelems) AS out_nelems
-    FROM trusted_comm
+        c.trace_id, c.event_id,
+        arg_min(s, c.place) FILTER (c.place < 5) AS first_source,
+        arg_min(s.class, c.place) AS source_class,
+        arg_min(s.pg_name, c.place) AS pg_name,
+        arg_min(s.dtype, c.place) AS dtype,
+        arg_min(s.in_nelems, c.place) AS in_nelems,
+        arg_min(s.out_nelems, c.place) AS out_nelems,
+        max(s.end_ns) FILTER (c.place IN (1, 2, 3)) AS call_end_ns,
+        max(regexp_extract(s.name, comm_label(), 1)) FILTER (s.role = 'label') AS label,
+        bool_or(s.role = 'coalesced') AS is_coalesced
+    FROM candidate AS c
+    INNER JOIN source AS s ON c.trace_id = s.trace_id AND c.source_id = s.event_id
+    WHERE c.at_ns < s.end_ns OR c.place = 0 OR (c.role = 'span' AND c.place > 2)
+    GROUP BY c.trace_id, c.event_id
 ),
 
 -- record_param_comms contains the group size. Without it, use the size of the groups listed in the
@@ -222,96 +210,52 @@ listed_group AS (
     HAVING min(pg_size) = max(pg_size)
 ),
 
-sized_comm AS (
+known_comm AS (
     SELECT
-        k.*,
+        c.*, d.* EXCLUDE (trace_id, event_id),
+        coalesce(source_class, kernel_class) AS class,
+        collective_of(class) AS collective_kind,
         try_cast(
             coalesce(
-                k.first_source.group_size, g.pg_size,
+                d.first_source.group_size, g.pg_size,
                 -- The sizes of input and output of an all-gather or reduce-scatter differ by the
                 -- group size.
                 if(
-                    collective_of(k.class) IN ('allgather', 'reducescatter'),
+                    collective_kind IN ('allgather', 'reducescatter'),
                     greatest(
-                        k.out_nelems // nullif(k.in_nelems, 0),
-                        k.in_nelems // nullif(k.out_nelems, 0)
+                        d.out_nelems // nullif(d.in_nelems, 0),
+                        d.in_nelems // nullif(d.out_nelems, 0)
                     ),
                     NULL
                 )
             ) AS INTEGER
-        ) AS group_size
-    FROM known_comm AS k
-    LEFT JOIN listed_group AS g ON k.trace_id = g.trace_id
-),
-
-weighed_comm AS (
-    SELECT
-        *,
-        dtype_bytes(dtype)
-        * if(
-            collective_of(class) = 'allgather',
-            coalesce(out_nelems, addressable(try(in_nelems * group_size))),
-            in_nelems
-        ) AS message_bytes
-    FROM sized_comm
-),
-
-called_comm AS (
-    SELECT
-        *,
-        -- Each kernel is one collective. All copies of one call are one collective.
-        if(
-            is_copy,
-            (launch_thread, class, coalesce(op.end_ns, record.end_ns, annotation.end_ns))::VARCHAR,
-            event_id || '/' || piece
-        ) AS call_key
-    FROM weighed_comm
-),
-
-call_span AS (
-    SELECT trace_id, device, call_key, max(end_ns) - min(ts_ns) AS call_ns
-    FROM called_comm
-    GROUP BY trace_id, device, call_key
-),
-
-parted_comm AS (
-    SELECT
-        *,
-        row_number() OVER (
-            PARTITION BY trace_id, device, call_key ORDER BY ts_ns, event_id
-        ) AS part,
-        c.call_ns
-    FROM called_comm
-    INNER JOIN call_span AS c USING (trace_id, device, call_key)
-),
-
-placed_comm AS (
-    SELECT
-        p.*, t.rank,
-        try_cast(p.first_source.pg_ranks AS BIGINT[]) AS ranks,
+        ) AS group_size,
+        dtype_bytes(d.dtype) AS dtype_bytes,
+        try_cast(d.first_source.pg_ranks AS BIGINT[]) AS ranks,
         -- Part of an all-to-all that stays on this rank.
-        p.first_source.in_splits[list_position(ranks, t.rank)] AS own_split,
-        -- Some versions of torch record the peer's rank within the group instead of its global
-        -- rank.
-        if(
-            list_contains(ranks, p.first_source.peer_rank)
-            AND p.first_source.peer_rank IS DISTINCT FROM t.rank,
-            p.first_source.peer_rank,
-            coalesce(ranks[p.first_source.peer_rank + 1], p.first_source.peer_rank)
-        ) AS peer_rank
-    FROM parted_comm AS p
+        d.first_source.in_splits[list_position(ranks, t.rank)] AS own_split,
+        t.rank
+    FROM comm AS c
     INNER JOIN trace AS t USING (trace_id)
+    LEFT JOIN described AS d USING (trace_id, event_id)
+    LEFT JOIN listed_group AS g USING (trace_id)
 )
 
 SELECT
     trace_id, event_id, piece, device, stream, name, class,
     if(first_source.class IS NULL, 'name', first_source.source) AS class_source,
     first_source.name AS collective, pg_name, first_source.pg_desc, first_source.pg_ranks,
-    group_size, first_source.seq, dtype, message_bytes,
+    group_size, first_source.seq, dtype,
+    dtype_bytes
+    * if(
+        collective_kind = 'allgather',
+        coalesce(out_nelems, addressable(try(in_nelems * group_size))),
+        in_nelems
+    ) AS message_bytes,
     CASE
-        WHEN collective_of(class) = 'alltoall' AND len(first_source.in_splits) = group_size
+        WHEN collective_kind = 'alltoall' AND len(first_source.in_splits) = group_size
             THEN 1 - own_split / nullif(list_sum(first_source.in_splits), 0)
-        ELSE bus_factor(class, group_size)
+        ELSE wire_factor(collective_kind, group_size)
     END AS bus_factor,
     CASE
         WHEN message_bytes IS NOT NULL AND group_size IS NOT NULL THEN NULL
@@ -324,9 +268,23 @@ SELECT
         WHEN dtype IS NULL THEN 'the call does not contain the element type'
         ELSE 'group size not recorded'
     END AS reason, ts_ns, dur_ns, end_ns, kind_wall_ns, wall_ns, step, phase,
-    (role <> 'op' OR NOT has_spans) AND part = 1 AS is_transfer,
-    call_ns,
-    dtype_bytes(dtype) * out_nelems AS out_bytes,
-    peer_rank, first_source.is_send, label
-FROM placed_comm
+    (device <> 'cpu' OR is_span OR NOT bool_or(is_span) OVER (PARTITION BY trace_id))
+    AND row_number() OVER (call ORDER BY ts_ns, event_id) = 1 AS is_transfer,
+    max(ts_ns + dur_ns) OVER call - min(ts_ns) OVER call AS call_ns,
+    dtype_bytes * out_nelems AS out_bytes,
+    -- Some versions of torch record the peer's rank within the group instead of its global rank.
+    if(
+        list_contains(ranks, first_source.peer_rank)
+        AND first_source.peer_rank IS DISTINCT FROM rank,
+        first_source.peer_rank,
+        coalesce(ranks[first_source.peer_rank + 1], first_source.peer_rank)
+    ) AS peer_rank,
+    first_source.is_send, label
+FROM known_comm
+-- Each kernel is one collective. All copies of one call are one collective.
+WINDOW
+    call AS (
+        PARTITION BY
+            trace_id, device, launch_thread, class, call_end_ns, if(is_copy, NULL, event_id)
+    )
 ORDER BY trace_id, device, ts_ns, event_id

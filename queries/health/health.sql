@@ -134,11 +134,10 @@ stream_fact AS (
     GROUP BY s.trace_id
 ),
 
--- Records without a usable time, including unreadable ones.
+-- Records without a usable time, including unreadable ones. Unreturned calls have no reason.
 doubtful AS (
-    SELECT trace_id, reason
+    SELECT trace_id, if(problem = 'unreturned', NULL, reason) AS reason
     FROM implausible
-    WHERE problem <> 'unreturned'
     UNION ALL
     SELECT
         trace_id,
@@ -153,17 +152,11 @@ doubtful AS (
         OR starts_with(reason, 'ts is 0')
 ),
 
-unreturned_fact AS (
-    SELECT trace_id, count(*) AS unreturned_count
-    FROM implausible
-    WHERE problem = 'unreturned'
-    GROUP BY trace_id
-),
-
 doubtful_fact AS (
     SELECT
         trace_id,
-        sum(record_count)::BIGINT AS doubtful_count,
+        sum(record_count) FILTER (reason IS NULL)::BIGINT AS unreturned_count,
+        sum(record_count) FILTER (reason IS NOT NULL)::BIGINT AS doubtful_count,
         string_agg(record_count || ' ' || reason, '; ' ORDER BY record_count DESC, reason)
             AS doubts
     FROM (SELECT trace_id, reason, count(*) AS record_count FROM doubtful GROUP BY ALL) AS counted
@@ -212,7 +205,7 @@ fact AS MATERIALIZED (
         coalesce(s.dependent_overlap_count, 0) AS dependent_overlap_count,
         coalesce(u.doubtful_count, 0) AS doubtful_count,
         u.doubts,
-        coalesce(v.unreturned_count, 0) AS unreturned_count,
+        coalesce(u.unreturned_count, 0) AS unreturned_count,
         l.* EXCLUDE (trace_id),
         coalesce(n.lacking_step_count, 0) AS lacking_step_count,
         n.lacking_steps,
@@ -229,7 +222,6 @@ fact AS MATERIALIZED (
     LEFT JOIN device_fact AS d USING (trace_id)
     LEFT JOIN stream_fact AS s USING (trace_id)
     LEFT JOIN doubtful_fact AS u USING (trace_id)
-    LEFT JOIN unreturned_fact AS v USING (trace_id)
     LEFT JOIN launch_fact AS l USING (trace_id)
     LEFT JOIN step_fact AS n USING (trace_id)
     LEFT JOIN repeated_fact AS p USING (trace_id)

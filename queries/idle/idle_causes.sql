@@ -64,13 +64,9 @@ summed AS (
 ),
 
 largest AS (
-    SELECT *
+    SELECT DISTINCT ON (trace_id, device, cause, form) *
     FROM summed
-    QUALIFY
-        row_number() OVER (
-            PARTITION BY trace_id, device, cause, form
-            ORDER BY idle_ns DESC, op, module_path, python
-        ) = 1
+    ORDER BY trace_id, device, cause, form, idle_ns DESC, op, module_path, python
 ),
 
 -- The most specific combination of op and module that covers at least a quarter of the cause.

@@ -74,14 +74,14 @@ fact AS (
 
 surrounded AS MATERIALIZED (
     SELECT
-        * EXCLUDE (own, stack),
-        coalesce(own.phase, CASE
+        * EXCLUDE (stack),
+        coalesce(own_phase(marked_phase, is_recompute, node_id, module_id), CASE
             WHEN regexp_matches(stack, '/optim[^;]*: step(;|$)') THEN 'optimizer'
             WHEN regexp_matches(stack, 'run_backward|torch::autograd::Engine')
                 THEN if(regexp_matches(stack, '/utils/checkpoint\.py'), 'recompute', 'backward')
             WHEN regexp_matches(stack, '/nn/modules/module\.py:\d+: _call_impl') THEN 'forward'
         END) AS own_phase
-    FROM own_phase('fact')
+    FROM fact
 ),
 
 launched AS (

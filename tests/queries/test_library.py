@@ -264,7 +264,7 @@ def test_rules_are_in_numerical_order(decides):
     assert listed == list(range(1, len(listed) + 1))
     branches = re.findall(rf"rule: (\d+),[^}}]*?{decides}(?:_id)?:", RULES)
     tried = list(dict.fromkeys(int(rule) for rule in branches))
-    # The rules of the launch context are first, with rule 1 between them.
+    # Rule 6 precedes the rules of the launch context, 2 to 5 and 7.
     assert sorted(tried) == listed
     first = 0 if decides == "module" else 7
     assert [rule for rule in tried if rule > first] == listed[first:]
