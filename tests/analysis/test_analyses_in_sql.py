@@ -64,4 +64,4 @@ def test_macros_are_found(opened):
     trace = opened(SAMPLE)
     assert trace.sql("SELECT count(*) FROM collective_matches").rows == [(0,)]
     # One of several macros in a file of another name; SQL ignores case.
-    assert trace.sql("SELECT Bus_Factor ('comm_allreduce', 4)").rows == [(1.5,)]
+    assert trace.sql("SELECT Wire_Factor ('allreduce', 4)").rows == [(1.5,)]

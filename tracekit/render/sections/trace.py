@@ -79,7 +79,7 @@ def _measured(screen: Screen, row: Row) -> list[str]:
         text = f"{row['mean_tokens_per_s']:,.1f}"
         parts.append(text + ("" if spread is None else f" ± {spread:,.1f} (SD)") + " tokens/s")
     if row["peak_device_bytes"] is not None:
-        parts.append(f"peak {format_bytes(row['peak_device_bytes'])} device memory")
+        parts.append(f"peak {format_bytes(row['peak_device_bytes'])} allocated")
     elif row["peak_host_bytes"] is not None:
         parts.append(f"peak {format_bytes(row['peak_host_bytes'])} host memory")
     return parts
