@@ -153,8 +153,9 @@ class _Commands(click.Group):
     subcommand_metavar="COMMAND [OPTIONS]",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="TRACE is a trace file, a folder or quoted glob with the traces of one run"
-    " (such as the run folder of `collect`), a .duckdb store, or a .tracekit dataset. Results go to stdout, everything else"
-    " to stderr. `tracekit COMMAND --help` explains a command; --version shows the version.",
+    " (such as the run folder of `collect`), a .duckdb store, or a .tracekit dataset."
+    " Results go to stdout, everything else to stderr."
+    " `tracekit COMMAND --help` explains a command; --version shows the version.",
 )
 @click.version_option(tracekit.__version__, prog_name="tracekit", message="%(prog)s %(version)s")
 @click.pass_context
