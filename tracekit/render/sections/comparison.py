@@ -37,7 +37,7 @@ HISTORY_NAMES = {
 EFFECTS = {
     "new": "new work",
     "gone": "removed work",
-    "recompute": "recomputation on only one side",
+    "recompute": "recomputation on only one side, with idle time before it",
     "count": "different call counts",
     "clock": "different clocks",
     "cost": "same kernels, changed duration",
@@ -131,11 +131,8 @@ def _causes(effect: Row, screen: Screen) -> str:
         return ""
     changed = [row for row in split if row["parent"] in idle and row["delta_ns"]]
     changed.sort(key=lambda row: -abs(row["delta_ns"]))
-    decimals = short_decimals(row["delta_ns"] for row in changed)
-    named = [
-        f"{printable(row['name'])} {signed_ms(row['delta_ns'], decimals)} ms"
-        for row in changed[:_MAX_CAUSES]
-    ]
+    # Without amounts, because idle time before recomputation is part of another effect.
+    named = [printable(row["name"]) for row in changed[:_MAX_CAUSES]]
     return f": {', '.join(named)}" if named else ""
 
 
