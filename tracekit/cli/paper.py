@@ -152,7 +152,7 @@ def _comparison(
         click.echo(f"\n{without} rows of the paper without a measured run")
     why, alone = presentation.alone_result(comparison)
     if alone.rows:
-        head = "Measured runs that match no row of the paper" if sides else "Ours"
+        head = "Measured values without a row in the paper" if sides else "Ours"
         text = f"{head}: {printable(why)}" if why not in (None, NO_SUCH_ROW) else f"{head}:"
         click.echo(f"\n{click.wrap_text(text, width=_text_width())}\n")
         emit(alone, format_name)
