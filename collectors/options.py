@@ -109,7 +109,7 @@ OPTIONS: tuple[Option, ...] = (
     _of_data("--learning-rate", "learning rate of AdamW", number(), default=1e-4, metavar="RATE"),
     _of_steps(
         "--preset",
-        "settings of the paper: sequence length 350, 30 warm-up and 100 measured steps, "
+        "settings of arXiv 2311.03687: sequence length 350, 30 warm-up and 100 measured steps, "
         "3 repeats, 10 profiled steps",
         click.Choice(("paper",)),
         stages=TRAINING,

@@ -140,7 +140,7 @@ class _Callback:
     """A Python function that C calls. An exception stops the C function and is saved.
 
     Attributes:
-        function: pointer for C, valid while this object exists.
+        function: pointer for the native code, valid while this object exists.
         error: the exception.
     """
 

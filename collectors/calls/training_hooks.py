@@ -1,4 +1,4 @@
-"""Observes every backward pass and every step of a `torch.optim.Optimizer`, invisible to Dynamo.
+"""Observes backward passes and uncompiled steps of any `torch.optim.Optimizer`, hidden from Dynamo.
 
 All frameworks call `torch.autograd.backward`, which has no hooks. While there is a listener, a
 wrapper replaces this function.
@@ -142,7 +142,7 @@ def _post_hook(optimizer: Any, args: Any, kwargs: Any) -> None:
 
 
 def _nothing(optimizer: Any, args: Any, kwargs: Any) -> None:
-    """Stand in for a hook while Dynamo traces, so that Dynamo counts no frame."""
+    """Replace a hook while Dynamo traces, so that its statistics do not count the hook."""
 
 
 for _hook in (_pre_hook, _post_hook):

@@ -1,13 +1,13 @@
 """Classifies module calls in a training loop as step, evaluation, or auxiliary model.
 
 A root is a module that no other module calls: the trained model, a second model, a teacher, or a
-loss. A root is trained if it has parameters that require gradients and is called in training. Calls
-of a trained root or its copy are evaluation in evaluation mode. In training mode, they belong to
-the step, even without gradients. In either mode, text generation in every step belongs to the step,
-and so does a copy that every step calls (a teacher). A model of another class that is called in
-evaluation mode without gradients is a teacher, too.
+loss. A root is trained if it has parameters that require gradients and is called with gradients
+enabled. In evaluation mode, calls of a trained root or its copy are evaluation. In training mode,
+they belong to the step, even without gradients. In either mode, text generation in every step
+belongs to the step, and so does a copy that every step calls (a teacher). A model of another class
+that is called in evaluation mode without gradients is a teacher, too.
 
-Steps may differ. The program's state is unchanged.
+Steps need not make the same calls. The program's state is unchanged.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class LoopWatch(training_hooks.Listener):
             self.broken(error)
 
     def before_optimizer_step(self, optimizer: Any, *, has_closure: bool) -> None:
-        """Detect the begin of a step if the optimizer itself calls the model."""
+        """Detect the beginning of a step if the optimizer itself calls the model."""
         del optimizer
         is_over = self.bounds == "detected" and self.steps.is_over
         if has_closure and is_over and not self._is_other_loop:
@@ -335,7 +335,7 @@ class LoopWatch(training_hooks.Listener):
         """Return whether a call without gradients generates text on which the step then trains.
 
         Sequences grow by one token per call, or have one token with a KV cache. The first call of a
-        generation is recognized only if the previous step had one, too. So are all calls in
+        generation is recognized only if the previous step had one, too, and so are all calls in
         evaluation mode, because an evaluation may also generate text, but not in every step.
         """
         ids = token_ids(args, kwargs)
@@ -447,7 +447,7 @@ class StepFinder:
 
     A step is over when every participating optimizer has stepped; the next begins when a model is
     called for training. So accumulated gradients, optimizers that step in turn, and the halves of a
-    GAN's iteration form one step. An optimizer that steps for the first time ends its step. One
+    GAN's iteration form one step. A new optimizer ends the step as soon as it has stepped. One
     that has not stepped for a long time is ignored; if it steps again, the limit increases, because
     a GAN's critic may step ten times as often as its generator.
     """

@@ -1,4 +1,4 @@
-"""Built-in model configurations of the paper; weights are random, nothing is downloaded."""
+"""Built-in model configurations of arXiv 2311.03687; weights are random, nothing is downloaded."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def prepare(
             lora_dropout=0.0,
             target_modules="all-linear",
         )
-    # The adapter has the dtype of the weights, as in the paper.
+    # The adapter has the dtype of the weights, as in arXiv 2311.03687.
     adapted: torch.nn.Module = peft.get_peft_model(model, config, autocast_adapter_dtype=False)
     if adapter == "LFA":
         for name, parameter in adapted.named_parameters():

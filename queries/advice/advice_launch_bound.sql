@@ -1,8 +1,8 @@
 -- GPU idle time because the CPU launches kernels too late, by phase.
--- Excludes host stalls (2 ms or more without an open op) and long calls (`long_call_gap`). Also excludes phases `data`
--- and `other`, phases with at most 1 % of the window as idle time, and phases that launch at least half of their work
--- with graphs. The predicted change captures the training step in a CUDA graph. If that is not possible, at most a
--- tenth of the host time remains: in compiled regions if there are any, else in these phases.
+-- Excludes host stalls (here: gap segments of 2 ms or more without an open op) and long calls (`long_call_gap`). Also
+-- excludes phases `data` and `other`, phases with at most 1 % of the window as idle time, and phases that launch at least
+-- half of their work with graphs. The predicted change captures the training step in a CUDA graph. If the trace does not
+-- allow that, it removes at least 90 % of the host time: in compiled regions if there are any, else in these phases.
 --
 -- Kind:     advice
 -- Scope:    run

@@ -69,13 +69,13 @@ ranks AS (SELECT max(world_size) AS world_size, count(DISTINCT rank) AS rank_cou
 
 SELECT
     format(
-        '{} idle for {}{} because of the host, and the trace has no Python events{}', device_word,
-        in_ms(host_ns), of_ranks(),
+        '{} idle for {}{} because the host launches work late or has no event, and the trace '
+        || 'has no Python events{}', device_word, in_ms(host_ns), of_ranks(),
         if(
             unrecorded_ns > 0.01 * window_ns,
             format(
                 '. For {} of that ({} gaps, longest {}), no host thread has an event: the '
-                || 'program sleeps, reads, or computes there',
+                || 'program sleeps, reads, or computes during that time',
                 in_ms(unrecorded_ns), unrecorded_count, in_ms(longest_ns)
             ), ''
         )

@@ -1,7 +1,7 @@
 -- Waiting time of requests before they run, by cause.
--- The cause is the client's concurrency limit, the engine's batch limit, or a full KV cache (estimated at 80 %
--- occupancy). A request counts as running from its first token to its end. Limits come from the manifest or the
--- server's command line. In closed-loop and burst loads, the client is not considered as a cause.
+-- The cause is the client's concurrency limit, the engine's batch limit, or a full KV cache (the tokens of running
+-- requests fill at least 80 % of it). A request counts as running from its first token to its end. Limits come from the
+-- manifest or the server's command line. In closed-loop and burst loads, the client is not considered as a cause.
 --
 -- Kind:     advice
 -- Scope:    runs

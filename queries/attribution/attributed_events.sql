@@ -12,12 +12,12 @@
 --   launch_delay_ns  BIGINT                    time from the end of the launch to the start on the device, ns; negative if the work started earlier
 --   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR, module_id INTEGER -> module
 --   row_name VARCHAR
---   module_reason    VARCHAR                   how the module or named row is known, as in attribution_reasons()
+--   module_reason    VARCHAR                   how module_id or row_name is known, as in attribution_reasons()
 --   phase            VARCHAR                   phase; other if unknown
 --   phase_reason     VARCHAR                   how the phase is known, as in attribution_reasons()
 --   step             BIGINT -> step_ranges     step whose range on the host contains the launch
 --   like_event_id    BIGINT -> event.event_id  for an event without a launch, the launched event that provides its attribution; else NULL
---   is_inferred      BOOLEAN                   phase, module, or named row does not come from the launch context
+--   is_inferred      BOOLEAN                   phase, module, or row_name does not come from the launch context
 
 SELECT
     e.trace_id, e.event_id, e.piece, e.device, e.stream, e.category, e.name,

@@ -1,8 +1,8 @@
 -- Launch, op, module, phase, and step of each device event, with the deciding rules and reasons.
 -- The first matching rule of `attribution_rules` decides. If the launch context of an event in a training trace does
 -- not determine its phase, the phase comes from adjacent launches (`adjacent_launches`). An event without a recorded
--- launch has the attribution of the event that it repeats (`repeated_launches`). Otherwise, its name decides, if all
--- events of that name ran in one phase. All other work has phase `other` and the named row (unattributed).
+-- launch is attributed like a matching event with a launch (`repeated_launches`). Otherwise, its name decides, if all
+-- events of that name ran in one phase. All other work has phase `other` and row_name (unattributed).
 --
 -- Kind:     table
 -- Input:    device_events
@@ -14,15 +14,15 @@
 --   link VARCHAR, op_id BIGINT -> record.event_id, op_name VARCHAR
 --   op_class         VARCHAR                    kernel class by name and op (class_by_op)
 --   module_id INTEGER -> module, row_name VARCHAR
---   module_reason    VARCHAR                    how the module or named row is known, as in attribution_reasons()
+--   module_reason    VARCHAR                    how module_id or row_name is known, as in attribution_reasons()
 --   module_rule      INTEGER                    deciding rule, as in attribution_rules(); NULL if none
 --   phase            VARCHAR                    phase; other if unknown
 --   phase_reason     VARCHAR                    how the phase is known, as in attribution_reasons()
 --   phase_rule       INTEGER                    deciding rule, as in attribution_rules(); NULL if none
 --   step             BIGINT -> step_ranges      step whose range on the host contains the launch
---   like_event_id    BIGINT -> event.event_id   for an event without a launch, the linked device event that it repeats; else NULL
+--   like_event_id    BIGINT -> event.event_id   for an event without a launch, the matching event with a launch (repeated_launches); else NULL
 --   captured_id      BIGINT -> record.event_id  captured call that provides the op and module of an event in a graph replay
---   is_inferred      BOOLEAN                    phase, module, or named row does not come from the launch context
+--   is_inferred      BOOLEAN                    phase, module, or row_name does not come from the launch context
 -- Invariant: (module_id IS NULL) <> (row_name IS NULL)
 -- Invariant: (launch_id IS NULL) = (link IN ('before_window', 'missing_launch'))
 -- Invariant: (phase_reason = 'none') = (phase = 'other')
@@ -137,7 +137,7 @@ linked AS MATERIALIZED (
     FROM with_module
 ),
 
--- Kernel names whose events all ran in one phase, with their named row if it is always the same.
+-- Kernel names whose events all ran in one phase, with their row_name if it is always the same.
 name_fact AS (
     SELECT
         trace_id, name,

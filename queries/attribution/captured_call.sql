@@ -9,7 +9,7 @@
 --   event_id    BIGINT -> record           call
 --   pid         BIGINT                     process ID; negative for calls from a --capture file
 --   tid BIGINT, ts_ns BIGINT, end_ns BIGINT
---   capture_id  BIGINT -> record.event_id  call that began the capture; NULL for executed calls
+--   capture_id  BIGINT -> record.event_id  call that began the capture; NULL for calls outside a capture
 --   kernel      VARCHAR                    kernel name, `copy`, or `set` (memset); NULL if unknown
 
 WITH call AS (

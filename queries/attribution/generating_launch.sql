@@ -2,7 +2,7 @@
 -- Covers traces without training that have recorded shapes. A pass starts with the embedding of its tokens; the number
 -- of tokens per sequence is the query length. A thread generates text if single-token passes follow a longer pass with
 -- the same embedding table, or if single-token queries attend to several tokens. A pass lasts until the next one
--- starts, but at most 1.5 times the longest such interval of its phase.
+-- starts. The last pass, and a prefill that no decode follows, last at most 1.5 times the longest of their phase.
 --
 -- Kind:     table
 -- Input:    trace_traits WHERE NOT is_training AND NOT has_phases

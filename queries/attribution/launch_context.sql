@@ -25,9 +25,9 @@
 --   is_unmarked        BOOLEAN                            no user range around the event, except from torch.compile
 --   phase_marker_id    INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a phase in its name
 --   marked_phase       VARCHAR                            phase in the name of that marker
---   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around the event with a named row
---   marked_row         VARCHAR                            named row of that marker
---   is_weak_row        BOOLEAN                            the named row applies only outside modules
+--   row_marker_id      INTEGER -> range_marker.marker_id  innermost range, call, or op around the event that determines a row_name
+--   marked_row         VARCHAR                            row_name of that marker
+--   is_weak_row        BOOLEAN                            that row_name applies only outside modules
 --   module_part        VARCHAR                            part of the module: rope, bmm0, softmax, or bmm1
 -- Invariant: (marked_phase IS NULL) = (phase_marker_id IS NULL)
 -- Invariant: (marked_row IS NULL) = (row_marker_id IS NULL) AND (marked_row IS NULL) = (is_weak_row IS NULL)

@@ -9,7 +9,7 @@
 --   rule_id       INTEGER  deciding rule; NULL for a plain op
 --   means         VARCHAR  meaning, as in range_rule; op for a plain op
 --   phase         VARCHAR  phase of the work inside
---   row_name      VARCHAR  named row of the work directly inside that has no module of its own
+--   row_name      VARCHAR  row, such as (optimizer), of work directly inside that has no module of its own
 --   is_weak       BOOLEAN  TRUE: the row applies only to work without any module; FALSE: modules outside the range do not apply inside it
 --   layer         VARCHAR  begin: layer numbering restarts; next: the next layer starts
 --   label         VARCHAR  name of the module or part

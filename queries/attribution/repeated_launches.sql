@@ -1,4 +1,4 @@
--- GPU events without a recorded launch, matched to the launched events they repeat.
+-- GPU events without a recorded launch, each matched to an event with a launch.
 -- A section of a stream without launches is matched with a section that has launches and the same kernels in the same
 -- order. Streams with too few distinct kernels (communication) are matched by position with events one to three steps
 -- later, if at least 90 % of the names agree. Events without a match have no row.
@@ -8,7 +8,7 @@
 -- Columns:
 --   trace_id       INTEGER -> trace
 --   event_id       BIGINT -> event           device event
---   like_event_id  BIGINT -> event.event_id  linked device event that it repeats
+--   like_event_id  BIGINT -> event.event_id  matching device event with a launch
 
 WITH numbered AS (
     SELECT

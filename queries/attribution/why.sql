@@ -16,7 +16,7 @@
 --   rule        INTEGER  rule number; NULL for facts, and if no rule decided
 --   question    VARCHAR  condition of the rule, as a question
 --   evidence    VARCHAR  facts that the rule compared
---   answer      VARCHAR  decision: phase, module, or named row; NULL unless this rule decided
+--   answer      VARCHAR  decision: phase, module, or row_name; NULL unless this rule decided
 --   reason      VARCHAR  how the answer is known, as in analysis reasons
 --   is_decided  BOOLEAN  this rule decided; NULL for facts
 -- Keep:     event_id, decides, rule, evidence, answer, reason

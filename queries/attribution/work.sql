@@ -10,7 +10,7 @@
 --   stream        BIGINT                 stream; NULL for gaps
 --   step          BIGINT -> step_ranges  step; for gaps, the step of the host
 --   phase         VARCHAR                phase; other if unknown
---   module        VARCHAR                module path with layer numbers replaced by *, or a named row such as (optimizer)
+--   module        VARCHAR                module path with layer numbers replaced by *, or a row such as (optimizer) for work outside modules
 --   module_path VARCHAR, module_class VARCHAR
 --   layer         INTEGER                layer number
 --   class         VARCHAR                kernel class, or idle

@@ -1,6 +1,6 @@
 -- Functions that turn benchmark times into rates.
--- A memory rate is given only for copies far larger than any cache: at least 256 MiB each for source and target. The
--- largest known cache (MI300X Infinity Cache) has that size.
+-- Only copies of at least 256 MiB have a memory rate. Their source and target together are at least twice the largest
+-- known cache (256 MiB, MI300X Infinity Cache).
 --
 -- Kind:     function
 -- Access:   private

@@ -25,7 +25,7 @@
 --   bus_factor    DOUBLE                            ratio of bus bandwidth to algorithm bandwidth
 --   reason        VARCHAR                           why message_bytes or group_size is unknown; else NULL
 --   ts_ns BIGINT, dur_ns BIGINT, end_ns BIGINT
---   kind_wall_ns  BIGINT                            part of the union of communication on the device, ns
+--   kind_wall_ns  BIGINT                            communication time, exposed or not, ns; overlap counts once
 --   wall_ns       BIGINT                            exposed part, ns
 --   step          BIGINT                            step of the event
 --   phase         VARCHAR

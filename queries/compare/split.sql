@@ -12,7 +12,7 @@
 --   part          VARCHAR  compute, exposed_comm, exposed_memcpy, or idle
 --   class         VARCHAR  kernel class; for idle time, the cause
 --   phase         VARCHAR
---   module_path   VARCHAR  module path with layer numbers replaced by *, or a named row such as (optimizer)
+--   module_path   VARCHAR  module path with layer numbers replaced by *, or a row such as (optimizer) for work outside modules
 --   op            VARCHAR  innermost op around the launch; for idle time, the op that kept the CPU busy
 --   shape         VARCHAR  argument shapes of the op, or else grid of the kernel; for collectives, the message size
 --   name          VARCHAR  kernel, copy, or op; NULL for idle time

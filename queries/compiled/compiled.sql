@@ -12,7 +12,7 @@
 --   pass          VARCHAR  forward or backward; NULL outside regions
 --   graph         VARCHAR  graph number (frame/entry); NULL if unknown
 --   phase         VARCHAR
---   module_path   VARCHAR  module path, or a named row such as (optimizer); NULL outside regions
+--   module_path   VARCHAR  module path, or a row such as (optimizer) for work outside modules; NULL outside regions
 --   name          VARCHAR  kernel, copy, or op; NULL outside regions
 --   class         VARCHAR  kernel class; NULL outside regions
 --   kernel_file   VARCHAR  generated file with the kernel, if recorded

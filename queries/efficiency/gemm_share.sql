@@ -12,8 +12,8 @@
 --   kernel_ns          BIGINT   sum of durations of all device events, ns
 --   gemm_pct           DOUBLE   GEMM share of kernel_ns, 0 to 100
 --   gemm_compute_pct   DOUBLE   GEMM share of compute_kernel_ns, 0 to 100
---   gemm_wall_ns       BIGINT   exclusive busy time of GEMM kernels, ns
---   wall_ns            BIGINT   exclusive busy time of the phase, ns
+--   gemm_wall_ns       BIGINT   busy time of GEMM kernels, ns; overlap counts once
+--   wall_ns            BIGINT   busy time of the phase, ns; overlap counts once
 --   gemm_wall_pct      DOUBLE   GEMM share of wall_ns, 0 to 100
 -- Invariant: gemm_kernel_ns <= compute_kernel_ns AND compute_kernel_ns <= kernel_ns
 -- Invariant: gemm_wall_ns <= wall_ns

@@ -1,5 +1,5 @@
 -- Ops with known FLOPs and bytes, and the arguments that determine them.
--- `op_costs` evaluates the forms. Names without a namespace are aten ops. Arguments are numbered from 1.
+-- Column form selects the formula of `op_costs`. Names without a namespace are aten ops. Arguments are numbered from 1.
 --
 -- Kind:     function
 -- Access:   private

@@ -1,4 +1,4 @@
--- Device events with exclusive busy time: kernels, copies, and memsets; on cpu, pieces of ops.
+-- Kernels, copies, and memsets with their busy time (wall_ns); on cpu, pieces of ops.
 -- Each busy nanosecond of a device belongs to one event. Compute takes precedence over communication, and communication
 -- over copies. Among events of one kind, start, end, stream, and correlation decide, so file order does not matter.
 -- wall_ns adds up to the busy time; for comm and memcpy, it is the exposed part. native/owned_time.c computes

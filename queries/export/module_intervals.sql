@@ -1,6 +1,6 @@
 -- Intervals of work per module, nested like the modules: module_intervals('walls', 'work').
 -- An interval covers consecutive work of a module and its submodules in one phase, including gaps. Work outside modules
--- has the name of its named row, such as (optimizer). wall_ns adds up to total_wall_ns of analysis `modules`. Modules
+-- is named by its row_name, such as (optimizer). wall_ns adds up to total_wall_ns of analysis `modules`. Modules
 -- below depth 100 have no intervals of their own.
 --
 -- Kind:     function
@@ -9,8 +9,8 @@
 --   work   VARCHAR  relation with the rows of attributed_events
 -- Columns:
 --   trace_id INTEGER, device VARCHAR, depth BIGINT, module_id INTEGER
---   name          VARCHAR  module name, or named row
---   module_path   VARCHAR  module path, or named row
+--   name          VARCHAR  module name, or row_name
+--   module_path   VARCHAR  module path, or row_name
 --   module_class VARCHAR, phase VARCHAR
 --   start_ns      BIGINT   start of the first device event, ns
 --   end_ns        BIGINT   end of the last device event, ns

@@ -9,7 +9,7 @@
 --   known_by        VARCHAR
 --   edge_count      BIGINT   number of edges
 --   binding_count   BIGINT   number of binding edges
---   bound_wall_ns   BIGINT   exclusive busy time of the work that the binding edges start, ns
+--   bound_wall_ns   BIGINT   busy time of the work that the binding edges start, ns; overlap counts once
 --   bound_pct       DOUBLE   bound_wall_ns as a share of the busy time of the rank, 0 to 100
 --   weight_ns       BIGINT   sum of the weights of binding edges, ns
 --   unexplained_ns  BIGINT   sum of unexplained times above 15 µs, ns

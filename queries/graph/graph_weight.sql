@@ -1,5 +1,5 @@
--- Weight and rest of each edge with quick, typical, and slow latencies and stream gaps.
--- Quick, typical, and slow are the 10th, 50th, and 90th percentiles in the trace. Each of the three has its own rest,
+-- Weight and unexplained time (rest) of each edge with quick, usual, and slow latencies and stream gaps.
+-- Quick, usual, and slow are the 10th, 50th, and 90th percentiles in the trace. Each of the three has its own rest,
 -- because the weights determine which edge is binding.
 --
 -- Kind:     table

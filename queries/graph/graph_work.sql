@@ -9,8 +9,8 @@
 --   trace_id INTEGER, span_id BIGINT, device VARCHAR, stream BIGINT, start_ns BIGINT, end_ns BIGINT
 --   is_first BOOLEAN, call_span BIGINT, call_name VARCHAR, call_start_ns BIGINT, call_end_ns BIGINT
 --   before_id BIGINT, before_start_ns BIGINT, before_end_ns BIGINT
---   latency_ns  BIGINT[]  quick, typical, and slow latency
---   gap_ns      BIGINT[]  quick, typical, and slow gap
+--   latency_ns  BIGINT[]  quick, usual, and slow latency
+--   gap_ns      BIGINT[]  quick, usual, and slow gap
 --   usual_ns   BIGINT   median latency of all launches of the trace, ns
 
 WITH call AS (

@@ -1,4 +1,4 @@
--- Dependencies of a device event's start and end, the binding one first.
+-- Causes that the start and end of a device event depend on, the binding one first.
 -- `event_id` or `kernel` selects events; the longest matching ones are shown.
 --
 -- Kind:     analysis
@@ -20,8 +20,8 @@
 --   source_rank      INTEGER  rank of the cause
 --   before_ns        BIGINT   time from the cause to the start or end, ns
 --   least_ns         BIGINT   minimum time between the cause and the start or end, ns
---   unexplained_ns   BIGINT   unexplained time of the binding edge, ns
---   is_binding       BOOLEAN  this cause is binding: the last one that was satisfied
+--   unexplained_ns   BIGINT   part of before_ns that the binding cause leaves unexplained, ns; 0 for other causes
+--   is_binding       BOOLEAN  the cause is binding: no other cause was satisfied later
 --   reason           VARCHAR  explanation of the dependency
 -- Keep:     event_id, boundary, kind, known_by, source, before_ns, is_binding
 

@@ -21,7 +21,7 @@
 --   op               VARCHAR  op that kept the CPU busy
 --   python_line      VARCHAR  Python function that kept the CPU busy, as file(line): function
 --   next_op          VARCHAR  op that launched the next work
---   module           VARCHAR  module path, or named row such as (optimizer), of the last segment
+--   module           VARCHAR  module path, or a row such as (optimizer), of the last segment
 --   launch           VARCHAR  launch call of the next work
 --   launch_ns        BIGINT   duration of the launch call, ns
 --   delay_ns         BIGINT   time from the end of the launch call to the start of the work, ns; negative if the work started earlier

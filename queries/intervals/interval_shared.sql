@@ -1,5 +1,5 @@
--- Time during which several intervals of a partition run: interval_shared('relation').
--- Each row is the overlap of an interval with the union of all previous ones. The union of the rows is the shared time.
+-- Time covered by at least two intervals of a partition: interval_shared('relation').
+-- Each row is the part of an interval that intervals with an earlier start cover. The union of the rows is that time.
 --
 -- Kind:   function
 -- Params:

@@ -5,7 +5,7 @@
 -- Access:   private
 -- Columns:
 --   trace_id INTEGER -> trace, event_id BIGINT -> device_events, rule_id INTEGER
---   chosen  VARCHAR  selector of the kernel for a predicted change: op, or kernel name
+--   chosen  VARCHAR  term that selects the kernel in a predicted change: op=…, or name=… without an op
 --   phase VARCHAR, dur_ns BIGINT, is_longest BOOLEAN, is_first BOOLEAN
 
 WITH step AS (

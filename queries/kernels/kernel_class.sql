@@ -1,4 +1,4 @@
--- Class and kind of each kernel, copy, and op name.
+-- Class and kind (compute, comm, or memcpy) of each kernel, copy, and op, by event category and name.
 -- The first matching rule of queries/rules/kernel_class.toml determines the class. User rules are tried first.
 --
 -- Kind:     table

@@ -8,9 +8,9 @@
 -- Input:    kernel_classes
 -- Columns:
 --   class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns       BIGINT  exclusive busy time, ns; adds up to the busy time of all devices
+--   wall_ns       BIGINT  busy time, ns; overlap counts once; adds up to the busy time of all devices
 --   wall_pct      DOUBLE  wall_ns as a share of all windows, 0 to 100
---   step_wall_ns  DOUBLE  exclusive busy time per step, ns; NULL without steps
+--   step_wall_ns  DOUBLE  busy time per step, ns; overlap counts once; NULL without steps
 -- View:
 --   breakdown  title="Kernel classes" label=class bar=wall_pct
 --              figures=wall_ns,wall_pct,kernel_count,step_wall_ns titles="busy,% of window,kernels,busy" colour=kind most=8 one=class many=classes

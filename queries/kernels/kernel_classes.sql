@@ -5,7 +5,7 @@
 -- Scope:    trace
 -- Columns:
 --   rank INTEGER, device VARCHAR, class VARCHAR, kind VARCHAR, kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns     BIGINT  exclusive busy time, ns; adds up to the busy time of the device
+--   wall_ns     BIGINT  busy time, ns; overlap counts once; adds up to the busy time of the device
 --   wall_pct    DOUBLE
 --   in_step_ns  BIGINT  part of wall_ns from work launched in steps, ns
 -- View:

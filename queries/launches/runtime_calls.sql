@@ -7,7 +7,7 @@
 --   pid BIGINT, tid BIGINT -> thread(pid, tid)
 --   name         VARCHAR          name of the call
 --   ts_ns BIGINT, dur_ns BIGINT
---   correlation  BIGINT           correlation ID of the device events of the call; shared by graph replays
+--   correlation  BIGINT           correlation ID, also of the device events that the call launches (of a graph, all)
 
 SELECT trace_id, event_id, pid, tid, name, ts_ns, dur_ns, correlation
 FROM event

@@ -1,8 +1,8 @@
 -- Allocations and releases of memory blocks, with their attribution and category.
 -- One row per allocator event with an address ([memory] events). A block lives until the next event with its address.
--- Phase and module follow the attribution rules. If the launch context has no phase, the next or else the previous work
--- of the thread decides; in allocator histories, the call stack. The category follows from the lifetime of the block;
--- see the final CASE.
+-- Phase and module follow the attribution rules. If neither the launch context nor the call stack (in allocator
+-- histories) has a phase, the next work that the thread launches decides, or else the previous work. The category follows
+-- from the lifetime of the block; see the final CASE.
 --
 -- Kind:     table
 -- Created:  on demand

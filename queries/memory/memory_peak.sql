@@ -8,7 +8,7 @@
 --   rank INTEGER, device VARCHAR
 --   category     VARCHAR  parameters, gradients, optimizer state, activations, inputs, temporary, unknown, (before the recording), or recorded
 --   phase        VARCHAR  phase of the allocation; NULL for (before the recording)
---   module_path  VARCHAR  module path of the allocation, or a named row such as (optimizer)
+--   module_path  VARCHAR  module path of the allocation, or a row such as (optimizer) for work outside modules
 --   op           VARCHAR  innermost op around the allocation
 --   line         VARCHAR  program line, if the allocator history has it
 --   block_count  BIGINT   number of blocks; NULL if unknown

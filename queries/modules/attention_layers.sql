@@ -7,7 +7,7 @@
 -- Family:   layers per attention
 -- Columns:
 --   phase         VARCHAR
---   step_wall_ns  DOUBLE  exclusive busy time per step and layer, ns
+--   step_wall_ns  DOUBLE  busy time per step and layer, ns; overlap counts once
 --   layer_count   BIGINT  number of layers in the mean, over all devices
 --   device_count  BIGINT
 -- Invariant: 0 <= step_wall_ns AND device_count <= layer_count

@@ -14,8 +14,8 @@
 --   depth          INTEGER  level, from 0
 --   from_ns        BIGINT   left edge, ns of busy time
 --   to_ns          BIGINT   right edge, ns
---   total_wall_ns  BIGINT   exclusive busy time of the class in the module and its submodules, ns
---   self_wall_ns   BIGINT   exclusive busy time of the class in the module without submodules, ns
+--   total_wall_ns  BIGINT   busy time of the class in the module and its submodules, ns; overlap counts once
+--   self_wall_ns   BIGINT   busy time of the class in the module without submodules, ns; overlap counts once
 --   wall_pct       DOUBLE   total_wall_ns as a share of all windows, 0 to 100
 --   kernel_count   BIGINT   number of device events of the class, excluding submodules
 -- View:

@@ -5,9 +5,9 @@
 -- Kind:     function
 -- Access:   private
 -- Params:
---   nodes        VARCHAR  relation with picture, tree, module_path ('' for the root of a tree), parent_path (NULL at the top), depth, position, self_wall_ns, total_wall_ns
+--   nodes        VARCHAR  relation with picture, tree, module_path ('' for a root without a path), parent_path (NULL for a root), depth, position, self_wall_ns, total_wall_ns
 --   module_path  VARCHAR  path of the node
---   parent_path  VARCHAR  path of the parent; '' for a root without a path
+--   parent_path  VARCHAR  path of the parent; NULL for a root, '' below a root without a path
 -- Columns:
 --   from_ns BIGINT
 

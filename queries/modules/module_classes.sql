@@ -7,11 +7,11 @@
 -- Family:   modules per class
 -- Columns:
 --   rank INTEGER, device VARCHAR
---   module_path     VARCHAR  module path with layer numbers replaced by *, or a named row such as (optimizer)
+--   module_path     VARCHAR  module path with layer numbers replaced by *, or a row such as (optimizer) for work outside modules
 --   class           VARCHAR  kernel class, as in kernel_classes
 --   kind VARCHAR, kernel_count BIGINT
 --   self_kernel_ns  BIGINT   sum of durations, ns
---   self_wall_ns    BIGINT   exclusive busy time, ns
+--   self_wall_ns    BIGINT   busy time, ns; overlap counts once
 --   wall_pct        DOUBLE   self_wall_ns as a share of the device window, 0 to 100
 -- Invariant: 0 <= self_wall_ns AND self_wall_ns <= self_kernel_ns
 

@@ -7,12 +7,12 @@
 -- Family:   modules per total
 -- Input:    modules
 -- Columns:
---   module_path      VARCHAR  module path with layer numbers replaced by *, or a named row such as (optimizer)
+--   module_path      VARCHAR  module path with layer numbers replaced by *, or a row such as (optimizer) for work outside modules
 --   parent_path      VARCHAR  path of the enclosing module; NULL at the top
 --   depth            INTEGER
 --   kernel_count     BIGINT   number of device events, excluding submodules
 --   self_kernel_ns   BIGINT   sum of durations excluding submodules, ns
---   self_wall_ns     BIGINT   exclusive busy time excluding submodules, ns; adds up to the busy time of all devices
+--   self_wall_ns     BIGINT   busy time excluding submodules, ns; overlap counts once; adds up to the busy time of all devices
 --   total_wall_ns    BIGINT
 --   self_pct         DOUBLE   self_wall_ns as a share of all windows, 0 to 100
 --   wall_pct         DOUBLE   total_wall_ns as a share of all windows, 0 to 100

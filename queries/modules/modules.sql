@@ -22,7 +22,7 @@
 --   layer            INTEGER  layer number; NULL outside layers and with rollup
 --   rollup_path      VARCHAR  module_path with layer numbers replaced by *
 --   parent_path      VARCHAR  rollup_path of the enclosing module; NULL at the top
---   source           VARCHAR  tk, nn.Module, range, or frame; NULL for named rows
+--   source           VARCHAR  tk, nn.Module, range, or frame; NULL outside modules
 --   in_step_ns       BIGINT   part of total_wall_ns from work launched in steps, ns
 -- Keep:     rank, device, phase, module_path, kernel_count, self_wall_ns, total_wall_ns, wall_pct
 -- View:

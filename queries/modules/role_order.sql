@@ -1,4 +1,4 @@
--- Display order of decoder parts; NULL for named rows.
+-- Display order of decoder parts; NULL for rows such as (optimizer).
 --
 -- Kind:     function
 -- Access:   private

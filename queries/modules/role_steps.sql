@@ -7,7 +7,7 @@
 -- Columns:
 --   phase         VARCHAR  as in roles
 --   role          VARCHAR  part, as in roles
---   step_wall_ns  DOUBLE   exclusive busy time per step, ns
+--   step_wall_ns  DOUBLE   busy time per step, ns; overlap counts once
 --   phase_pct     DOUBLE   share of the busy and idle time of the phase, 0 to 100
 --   device_count  BIGINT
 -- Invariant: 0 <= step_wall_ns AND 0 <= phase_pct AND phase_pct <= 100.0000001

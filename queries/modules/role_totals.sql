@@ -8,10 +8,10 @@
 -- Columns:
 --   role          VARCHAR  part, as in roles
 --   kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns       BIGINT   exclusive busy time, ns; adds up to the busy time of all devices
+--   wall_ns       BIGINT   busy time, ns; overlap counts once; adds up to the busy time of all devices
 --   wall_pct      DOUBLE   wall_ns as a share of all windows, 0 to 100
 --   inferred_ns   BIGINT   part of kernel_ns whose role is inferred, ns
---   step_wall_ns  DOUBLE   exclusive busy time per step, ns; NULL without steps
+--   step_wall_ns  DOUBLE   busy time per step, ns; overlap counts once; NULL without steps
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND inferred_ns <= kernel_ns
 
 WITH in_step AS (

@@ -1,19 +1,19 @@
 -- Device events with the decoder part (role) that they belong to.
 -- The rules of queries/rules/roles.toml decide first. Without modules, the position relative to norm or MLP kernels on
 -- the stream decides. If a stream has no such kernels, the order of GEMMs decides, provided that attention and
--- activation alternate. A dense decoder has this order: output projection, MLP, QKV of the next layer, and a last GEMM
--- for the head. Norms and rotary embeddings of several kernels come from `fusion_chain`. Backward work has the role of
--- its forward op.
+-- activation alternate: after attention, a dense decoder runs the output projection, the MLP, and QKV of the next layer,
+-- or the head after the last layer. Norms and rotary embeddings of several kernels come from `fusion_chain`. Backward
+-- work has the role of its forward op.
 --
 -- Kind:     table
 -- Created:  on demand
 -- Columns:
 --   trace_id INTEGER, event_id BIGINT, device VARCHAR, piece BIGINT, phase VARCHAR, module_id INTEGER
 --   row_name VARCHAR
---   role         VARCHAR  part, or a named row such as (optimizer); other: inside a module without a role
+--   role         VARCHAR  part, or a row such as (optimizer) for work outside modules; other: inside a module without a role
 --   step         BIGINT   step, as in attribution
 --   dur_ns BIGINT, wall_ns BIGINT
---   is_inferred  BOOLEAN  role inferred from the position on the stream or among modules, or from a repeated event
+--   is_inferred  BOOLEAN  role inferred from the position on the stream or among modules, or from a matching event
 
 WITH repeated AS (
     SELECT a.trace_id, a.event_id, k.launch_id, k.op_id

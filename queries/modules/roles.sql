@@ -11,9 +11,9 @@
 --   steps  BOOLEAN = FALSE  only work in steps, if any are marked
 -- Columns:
 --   rank INTEGER, device VARCHAR, phase VARCHAR
---   role         VARCHAR  part, or a named row such as (optimizer); other: inside a module without a role
+--   role         VARCHAR  part, or a row such as (optimizer) for work outside modules; other: inside a module without a role
 --   kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns      BIGINT   exclusive busy time, ns; adds up to the busy time of the phase
+--   wall_ns      BIGINT   busy time, ns; overlap counts once; adds up to the busy time of the phase
 --   phase_pct    DOUBLE   share of the busy and idle time of the phase, 0 to 100
 --   wall_pct     DOUBLE
 --   inferred_ns  BIGINT   part of kernel_ns whose role is inferred, ns

@@ -19,7 +19,7 @@
 --   kernel_ns BIGINT, wall_ns BIGINT
 --   direct_kernel_count  BIGINT            number of directly launched device events
 --   direct_kernel_ns     BIGINT
---   direct_wall_ns       BIGINT            exclusive busy time of directly launched device events, ns
+--   direct_wall_ns       BIGINT            busy time of directly launched device events, ns; overlap counts once
 -- Invariant: 0 <= self_host_ns AND self_host_ns <= host_ns
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns AND kernel_count >= 0 AND place < behind_place
 

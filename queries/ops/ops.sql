@@ -17,7 +17,7 @@
 --   wall_ns              BIGINT
 --   direct_kernel_count  BIGINT   number of directly launched device events
 --   direct_kernel_ns     BIGINT
---   direct_wall_ns       BIGINT   exclusive busy time of directly launched device events, ns
+--   direct_wall_ns       BIGINT   busy time of directly launched device events, ns; overlap counts once
 --   direct_wall_pct      DOUBLE   share of the busy time of the rank, 0 to 100
 -- Keep:     rank, op, op_count, host_ns, self_host_ns, kernel_count, kernel_ns, direct_kernel_ns, wall_ns
 -- Invariant: 0 <= self_host_ns AND 0 <= wall_ns AND wall_ns <= kernel_ns

@@ -6,7 +6,7 @@
 --   since  VARCHAR  sent or arrival
 -- Columns:
 --   run_id    VARCHAR
---   metric    VARCHAR  e2e, ttft, tpot, itl or client_wait
+--   metric    VARCHAR  e2e, ttft, tpot, itl, or client_wait, as in analysis latency
 --   value_ns  BIGINT   latency, ns; never NULL
 
 CREATE OR REPLACE MACRO request_latency(since) AS TABLE (

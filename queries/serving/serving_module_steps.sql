@@ -8,7 +8,7 @@
 -- Columns:
 --   phase VARCHAR, task_group VARCHAR
 --   task          VARCHAR  as in serving_modules; (all) for the sum of the group
---   step_wall_ns  DOUBLE   exclusive busy (or idle) time per step, ns; NULL without marked steps
+--   step_wall_ns  DOUBLE   busy or idle time per step, ns; overlap counts once; NULL without marked steps
 --   phase_pct     DOUBLE   share of the phase, 0 to 100; NULL if the phase takes no time
 --   device_count  BIGINT
 -- Invariant: (step_wall_ns IS NULL OR 0 <= step_wall_ns) AND (phase_pct IS NULL OR phase_pct <= 100.0000001)

@@ -8,7 +8,7 @@
 --   phase VARCHAR, task_group VARCHAR
 --   task           VARCHAR  as in serving_modules
 --   kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns        BIGINT   exclusive busy (or idle) time, ns
+--   wall_ns        BIGINT   busy or idle time, ns; overlap counts once
 --   phase_wall_ns  BIGINT   busy and idle time of the phase, ns
 --   phase_pct      DOUBLE   wall_ns as a share of phase_wall_ns, 0 to 100
 -- Invariant: 0 <= wall_ns AND wall_ns <= phase_wall_ns

@@ -11,7 +11,7 @@
 --   task_group    VARCHAR
 --   task          VARCHAR  element-wise, RoPE, Triton, GEMM, RMSNorm, attention, other; all-reduce, all-gather, other; memory copy, idle
 --   kernel_count BIGINT, kernel_ns BIGINT
---   wall_ns       BIGINT   exclusive busy (or idle) time, ns; adds up to the window
+--   wall_ns       BIGINT   busy or idle time, ns; overlap counts once; adds up to the window
 --   phase_pct     DOUBLE   share of the phase, 0 to 100
 --   step_count    BIGINT   number of steps of the phase with device work; NULL without marked steps
 --   step_wall_ns  DOUBLE   wall_ns per step, ns

@@ -16,7 +16,7 @@
 --   compute_kernel_ns  BIGINT  sum of durations of compute events, ns
 --   inferred_ns        BIGINT  part of kernel_ns whose phase is inferred, ns
 --   device_count       BIGINT  number of devices with the phase
---   step_wall_ns       DOUBLE  exclusive busy time per step, ns; adds up to step_work_ns of step_totals; NULL without steps
+--   step_wall_ns       DOUBLE  busy time per step, ns; overlap counts once; adds up to step_work_ns of step_totals; NULL without steps
 --   step_idle_ns          DOUBLE  idle time per step, ns; NULL without steps
 --   step_exposed_comm_ns  DOUBLE  exposed communication per step, ns; NULL without steps
 -- View:

@@ -11,7 +11,7 @@
 --   device  VARCHAR  device number, cpu, or (smaller)
 --   step    BIGINT
 --   phase   VARCHAR  phase, or (smaller)
---   module  VARCHAR  module path with layer numbers replaced by *, a named row such as (optimizer), or (smaller)
+--   module  VARCHAR  module path with layer numbers replaced by *, a row such as (optimizer) for work outside modules, or (smaller)
 --   class   VARCHAR  kernel class, idle, or (smaller)
 --   wall_ns BIGINT, idle_ns BIGINT, kernel_ns BIGINT, kernel_count BIGINT, bytes BIGINT
 -- Invariant: wall_ns >= 0 AND idle_ns >= 0 AND wall_ns <= kernel_ns

@@ -11,7 +11,7 @@
 --   mean_span_ns  DOUBLE  mean length, ns; NULL without steps
 --   min_span_ns   BIGINT  length of the shortest step, ns
 --   max_span_ns   BIGINT  length of the longest step, ns
---   wall_ns       BIGINT  exclusive busy time inside and outside steps, ns
+--   wall_ns       BIGINT  busy time inside and outside steps, ns; overlap counts once
 --   outside_ns    BIGINT  part of wall_ns from work launched outside steps, ns
 --   queued_ns     BIGINT  part of wall_ns from work launched before the recording, ns
 --   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without steps

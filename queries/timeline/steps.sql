@@ -15,8 +15,8 @@
 --   other_ns       BIGINT  busy time of work outside steps that runs during the step, ns
 --   kernel_count   BIGINT  number of device events; NULL if none was recorded
 --   kernel_ns      BIGINT  sum of durations, ns; NULL if none was recorded
---   wall_ns        BIGINT  exclusive busy time, ns; adds up to the device's busy time; NULL if none was recorded
---   queued_ns      BIGINT  part of wall_ns from work launched before the recording, ns; NULL if none was recorded
+--   wall_ns        BIGINT  busy time, ns; overlap counts once; adds up to the device's busy time; NULL if none was recorded
+--   queued_ns      BIGINT  part of wall_ns from work launched before the recording, ns; 0 unless step is NULL; NULL if no work was recorded
 --   missing_count  BIGINT  number of launches whose work was not recorded
 -- View:
 --   breakdown  totals=step_totals

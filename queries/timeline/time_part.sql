@@ -1,5 +1,5 @@
 -- Part of the device window (compute, exposed_comm, exposed_memcpy, or idle) for a kind of work.
--- Exclusive busy time of communication and copies is exposed, because concurrent compute takes precedence.
+-- wall_ns of communication and copies is exposed time, because concurrent compute takes precedence.
 --
 -- Kind:   function
 -- Access: private

@@ -1,7 +1,7 @@
--- Time per phase of a step, recorded and without the profiler.
+-- Mean time per phase of a step, recorded and without the profiler.
 -- The time of a phase is its GPU work plus the idle time while the host is in it, per device. Phases and work outside
--- steps add up to the step. Unprofiled idle time is divided as in the unprofiled replay. Without marked steps, the
--- window counts as one step.
+-- steps add up to the mean step. Phases share the unprofiled idle time in the same proportions as in the replay without
+-- the profiler. Without marked steps, the window counts as one step.
 --
 -- Kind:     analysis
 -- Scope:    run

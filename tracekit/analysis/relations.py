@@ -299,7 +299,7 @@ class Relations:
         connection: connection to a store that is open or being built.
         text_bytes: approximate size of the JSON text of the traces, if the store is being built.
         steps: additional steps by name, without dependencies.
-        is_bounded: whether steps must not raise the memory limit (in a unit of work).
+        is_bounded: whether steps must keep the memory limit, as in one of several processes.
     """
 
     def __init__(
@@ -563,8 +563,8 @@ class _Making:
             if relations._is_bounded:
                 step()
             elif name in SWEEPS and text_bytes > SMALL_SOURCE_BYTES:
-                # Each thread of DuckDB uses memory to sort the rows for C. For 1 GB of text, two
-                # threads need 560 MB; one thread needs 380 MB and takes 0.4 s longer.
+                # Each thread of DuckDB uses memory to sort the rows for the native code. For 1 GB
+                # of text, two threads need 560 MB; one thread needs 380 MB and takes 0.4 s longer.
                 cursor.execute("SET threads = 1")
                 with_memory_limit(cursor, 0, step)
                 set_first_limit(cursor, text_bytes)

@@ -73,7 +73,7 @@ def check_catalogue(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
 def check_rows(
     connection: duckdb.DuckDBPyConnection, shown: str, size_bytes: int, prefix: str = ""
 ) -> float:
-    """Check that the rows of a store or dataset can come from traces.
+    """Check that the rows of a store or dataset can come from traces, and derive a time limit.
 
     Returns:
         Time limit of a statement, seconds: 50 times the usual time on a trace.

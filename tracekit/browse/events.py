@@ -68,7 +68,7 @@ def device_is(rank: int | None, device: str) -> list[str]:
 
 
 def device_text(rank: int | None, device: str) -> str:
-    # On a CPU, rows are segments of ops. There are more rows than ops, but their times add up.
+    # On a CPU, there are more rows than ops, but their times add up to the busy time.
     named = "cpu (rows are segments of ops)" if device == "cpu" else f"device {device}"
     return f"{named} of traces without a rank" if rank is None else f"rank {rank}, {named}"
 

@@ -98,7 +98,7 @@ class Asked(Struct, frozen=True):
 class AnalysisView(Struct, frozen=True):
     """Rows of an analysis: all rows, or only rows with certain values.
 
-    `first` has a column and all its values, in the order of the rows.
+    `first` is the column that sorts the rows, and its values in that order.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""Values of rule targets for one side, per step if available."""
+"""Values that `tracekit check` compares: of the run and of its baseline, per step if available."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FIGURES: Mapping[str, Unit | None] = {
 
 
 class Values(Struct, frozen=True):
-    """Values of a subject on one side.
+    """Values of a rule's target (its subject) in the run or in the baseline.
 
     If `is_sampled`, `series` has one value per step. Otherwise, it has values of ranks, rows, or
     the run, and the worst one decides. Times are in ns, sizes in bytes, shares in percent.

@@ -62,7 +62,7 @@ SUBCOMMANDS = {
 
 
 def _subcommand(word: str) -> click.Command | None:
-    """Return the subcommand, or None, as for an analysis of `query`."""
+    """Return the subcommand, or None for an analysis of `query`, such as `memory`."""
     in_file = Path(__file__).with_name(f"{word}.py").exists()
     module = import_module(f"tracekit.cli.{word if in_file else SUBCOMMANDS[word]}")
     command: click.Command | None = getattr(module, "command" if in_file else word, None)
@@ -180,8 +180,8 @@ def main(
 ) -> int:
     """Run the command line and return its exit code.
 
-    0 is success, 2 to 6 are the kinds of `TracekitError`, 130 is an interrupt. Other errors are
-    bugs: the traceback is shown, and the exit code is 70, which has no other meaning.
+    0 is success, 1 a failed check, 2 to 6 the kinds of `TracekitError`, 7 an inconclusive result,
+    130 an interrupt, and 70 only a bug in tracekit, for which the traceback is shown.
 
     Args:
         args: the arguments after the program name. The default is the arguments of the process.

@@ -34,7 +34,7 @@ def command(ctx: click.Context, /, what: str, format_name: str, **values: object
     Each point is repeated until the 95 % confidence interval of its median is narrow enough or its
     time limit is reached. Timing uses CUDA events on a GPU, the wall clock on a CPU. The run folder
     contains run.json and the raw times (benchmarks.jsonl). `tracekit query bench_gemm`
-    (bench_memcpy, bench_collectives, bench_launches) shows rates; With `--peak-rates RUN`, other
+    (bench_memcpy, bench_collectives, bench_launches) shows rates. With `--peak-rates RUN`, other
     commands compare traces with the highest rates. Ctrl-C keeps the points measured so far.
     """
     from tracekit.collectors.bench.run import run

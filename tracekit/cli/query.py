@@ -293,7 +293,7 @@ def _list(given: Mapping[str, Any]) -> None:
 
 
 def _show_list(result: Result) -> None:
-    """Print the questions, and the analyses by subject, one per line."""
+    """Print common questions with their commands, then the analyses by subject, one per line."""
     from tracekit.render._text import truncate
     from tracekit.render.table import width_of
 

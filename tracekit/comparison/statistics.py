@@ -236,8 +236,8 @@ def median_atoms(series: Sequence[float]) -> Atoms:
     if count % 2 == 0 and count <= _PAIRS_OF_MIDDLES:
         atoms = []
         for low, of_low in drawn_places(count, half, is_whole=True):
-            # Half of the draws are at or below an index (the last one at the index), and the others
-            # above.
+            # Probability that the lower half of the draws ends at index `low`, and the upper half
+            # begins at index `high`.
             of_pairs = [
                 math.comb(count, half)
                 * ((low + 1) ** half - low**half)

@@ -63,7 +63,7 @@ EVENTS = f"""
     ORDER BY e.pid, e.tid, x.event_id IS NOT NULL AND x.device <> 'cpu', e.ts_ns, e.dur_ns DESC,
         e.event_id
 """
-"""Events of one block of a trace. They begin in the time interval of the block."""
+"""Events of a trace that begin in the time interval of a `Block`."""
 
 INSTANTS = """
     SELECT e.trace_id, e.pid, e.tid, e.ts_ns + chosen.shift_ns, 0, e.name, e.category,
@@ -113,7 +113,7 @@ GAPS = f"""
         AND x.end_ns >= ENDS_FROM_NS
     ORDER BY x.device, x.start_ns
 """
-"""Gaps of one block of a trace. Blocks limit memory, because sorting holds all rows in memory."""
+"""Gaps in a `Block` of a trace. Blocks limit memory, because sorting holds all rows in memory."""
 
 COLLECTIVES = f"""
     -- Slices: the collective, and nested in it the wait followed by the transfer. Arrows attach to

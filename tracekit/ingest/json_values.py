@@ -1,6 +1,6 @@
 r"""Canonical JSON: the text of the file without white space, with strings in their shortest form.
 
-Numbers keep all their digits. For example, ``\u00e9`` and ``\/`` in strings become ``é`` and ``/``.
+For example, ``\u00e9`` and ``\/`` in strings become ``é`` and ``/``. Numbers keep all their digits.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _items = msgspec.json.Decoder(list[Raw])
 
 
 def canonical(text: bytes) -> bytes:
-    """Shorten every string in well-formed JSON. White space is unchanged."""
+    """Shorten every string in well-formed JSON, from which the caller has removed white space."""
     return _ESCAPE.sub(_shortest, text) if _OTHER_FORM.search(text) else text
 
 

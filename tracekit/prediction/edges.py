@@ -383,7 +383,7 @@ def _change_host(edges: Edges, change: Change) -> list[str]:
     edges.update(f"other_factor = {other_factor}", "e.edge_id = p.edge_id", "changed_pause AS p")
     assumptions = []
     if edges.run("FROM changed_pause LIMIT 1"):
-        assumptions.append("stalls, and Python calls that launch nothing, are unchanged")
+        assumptions.append("host stalls and Python calls that launch nothing are unchanged")
     if edges.count("device = 'cpu'"):
         assumptions.append("on a CPU, ops are compute and not host time")
     return assumptions
@@ -488,7 +488,8 @@ def _capture_steps(edges: Edges, change: Change) -> list[str]:
         # kernels.
         edges.update("slow_ns = slow_ns * 1.25", "part = 'work' AND device <> 'cpu'")
         assumed.append(
-            "a capturable optimizer adds small kernels (the interval allows 25 % more GPU work)"
+            "a capturable optimizer adds small kernels (the lower bound of the gain includes 25 % "
+            "more GPU work)"
         )
     return assumed
 

@@ -436,7 +436,7 @@ class Predictor:
         if self._contention.summary is not None:
             assumptions.append(self._contention.summary)
         if self._inferred_pct >= 0.05:
-            assumptions.append("inferred dependencies are correct")
+            assumptions.append("inferred dependencies between events are correct")
         reason = None
         unexplained_ns = self._unexplained_ns * self.before_ns / max(self.recorded_ns, 1)
         if unexplained_ns > abs(gain_ns) and gain_ns > 0:

@@ -424,7 +424,7 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    # Delays since the request that woke an idle engine: of requests in its step, and of later ones.
+    # Delay after the first request to an idle engine: of requests in the same and the next step.
     joined: list[int] = []
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):

@@ -2,13 +2,12 @@
 
 Numbers are never truncated, and sentences are wrapped. If the columns are too wide, headers take
 several lines, and text is truncated at the right. If they are still too wide, a single row is shown
-as lines of `name  value`. From several rows, constant columns move below the table. Further columns
-are omitted from the right, or in the order that an analysis defines with ``Keep``; a note names
-them.
+as lines of `name  value`. If there are several rows, columns with one value move below the table.
+Further columns are omitted from the right, or in the order that an analysis defines with ``Keep``;
+a note names them.
 
-Descriptions of measured peak rates are too long to repeat in every row. So columns
-`measured_peak_…` without values are omitted, and each description or reason is one line below the
-table. Exact formats have all columns.
+Columns `measured_peak_…` without values are omitted. The source of a measured peak, or the reason
+for a missing one, is one line below the table instead of a column. Exact formats have all columns.
 """
 
 from __future__ import annotations

@@ -33,11 +33,11 @@ _PIECES = re.compile(r"[A-Za-z]+|[0-9]+|[^\x00-\x7f]+|[^A-Za-z0-9\s]| +|\s", re.
 
 
 def token_count(text: str) -> int:
-    """Return an upper bound on the number of tokens in a string, for any tokenizer.
+    """Estimate the maximum number of tokens in a string, without a tokenizer.
 
     A token is counted per three letters, per digit or punctuation mark, per non-ASCII byte, and per
-    four consecutive spaces, but not for a single space. docs/how-to/agents.md compares the bound
-    with six tokenizers.
+    four consecutive spaces, but not for a single space. docs/how-to/agents.md compares the
+    estimate with six tokenizers.
     """
     return sum(map(_piece_tokens, _PIECES.findall(text)))
 
@@ -64,7 +64,7 @@ def render(
 
 
 def render_stream(stream: RowStream, out: TextIO, limit: int | None, *, wide: bool) -> None:
-    """Write the first rows of a statement and their number."""
+    """Write the first rows of a statement, and the number of all its rows."""
     budget = MAX_TOKENS if wide else USUAL_TOKENS
     out.write(brief(*counted(stream, limit), budget=budget, units=False))
 
@@ -133,7 +133,7 @@ def brief(
 
 
 def _warnings(health: Result) -> Result:
-    """Return the data-quality checks that did not pass; the name counts the passed ones."""
+    """Return the data-quality checks that did not pass; the title says how many passed."""
     at = health.column_names.index("severity")
     rows = [row for row in health.rows if row[at] != "ok"]
     name = f"health ({len(health.rows) - len(rows)} more checks passed)"

@@ -1,4 +1,4 @@
-"""Page of runs: the paper's figures drawn from the user's runs, next to the published numbers."""
+"""Page of runs: figures of arXiv 2311.03687, drawn for the user's runs, and the published ones."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """The sections of a report and of a page of runs, in reading order.
 
-A section has charts of `tracekit.plot` and tables of analyses, whose headers define the figures.
+A section has charts of `tracekit.plot` and tables of analyses, whose headers define the values.
 Sections with only empty tables are omitted.
 
-A page of runs may show the figures of arXiv 2311.03687 next to those of the runs. Printed numbers
-are drawn as charts. For figures without numbers, the page quotes the paper's text.
+A page of runs may show the numbers of arXiv 2311.03687 next to those of the runs, also as charts.
+For curves that are printed without numbers, the page quotes the text of the publication.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Section(Struct, frozen=True):
         of_ranks: analyses that need several devices.
         of: data that the section needs: traces, several ranks, requests (``serving``), or a
         dependency graph of limited size.
-        of_paper: tables and figures of the paper on the same subject, for a page of runs.
+        of_paper: tables and figures of arXiv 2311.03687 on the same subject, for a page of runs.
         published: the tables and figures in `of_paper` whose rows are shown.
         pictured: the tables and figures in `of_paper` that are also drawn.
     """
@@ -57,7 +57,7 @@ LATENCIES = ("latency_cdf", "ttft_cdf", "tpot_cdf", "itl_cdf", "client_wait_cdf"
 
 
 def _with_placed(sections: Iterable[Section]) -> Iterator[Section]:
-    """Yield sections with their analyses, followed by those whose headers name the section."""
+    """Yield the sections, with the analyses whose headers name a section (`View: report`)."""
     placed: dict[str, Section] = {section.name: section for section in sections}
     analyses = load_catalog().analyses
     for name, view in analyses.views("report").items():

@@ -149,7 +149,7 @@ def _google_settings() -> dict[str, Any]:
 
 
 def _azure_settings(host: str) -> dict[str, Any]:
-    """Return settings from the URL and the connection string; obstore reads other variables."""
+    """Return settings that obstore does not read: from the URL and the connection string."""
     text = os.environ.get("AZURE_STORAGE_CONNECTION_STRING", "")
     parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
     account = host.partition(".")[0] or parts.get("AccountName")

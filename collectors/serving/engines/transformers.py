@@ -119,8 +119,8 @@ class TransformersEngine:
 def _attention(device: Any, dtype: Any, config: Any) -> Backend:
     from ...model import flash_attention
 
-    # The length is arbitrary: the package's requirements do not depend on it, and requests of all
-    # lengths share a batch.
+    # Any length gives the same result: the package's requirements do not depend on it, and a batch
+    # contains requests of different lengths.
     shape = flash_attention.attention_shape(config, 1)
     refusal = flash_attention.flash_package_problem(device, dtype, shape)
     if refusal is None:

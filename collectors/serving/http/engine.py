@@ -315,7 +315,7 @@ def _key_headers(credentials: str | None) -> dict[str, str]:
 
 
 def _base_url(text: str) -> tuple[str, str | None]:
-    """Return the server's address without a trailing `/v1`, and its `user:password`."""
+    """Split the `user:password` off a server's address, and drop a `/v1` at its end."""
     url = text.strip().rstrip("/").removesuffix("/v1")
     wrong = UsageError(
         f"--url {mask_text(text)!r} is not the address of a server", hint="http://HOST:PORT"

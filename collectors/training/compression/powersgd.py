@@ -18,7 +18,7 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
 
     Callbacks of the collectives compute the second factor and the gradient. With NCCL, they run on
     the caller's thread; with gloo, on gloo's threads, which a profile of the calling thread misses.
-    Compression cannot start before step 2, because its state is per bucket, and DDP rebuilds
+    torch does not allow a start before step 2, because the state is per bucket, and DDP rebuilds
     buckets after the first step.
     """
     import torch.distributed as dist
@@ -46,7 +46,7 @@ def install(ddp_model: Any, *, rank: int = 4, start_step: int = 2) -> Compressio
             future = powerSGD_hook(state, bucket)
         if is_gloo:
             # The callbacks start collectives on gloo's threads. Without this wait, ranks could
-            # start these and the next bucket's collectives in different orders, although gloo
+            # start these and the next bucket's collectives in different orders, but gloo
             # matches collectives by order.
             future.wait()
         return future

@@ -424,7 +424,7 @@ def _busy(
 def _roles(screen: Screen) -> list[Text]:
     """Return the parts of the model, and the inferred share of their time.
 
-    Role RMSNorm, a name from the paper, covers all norms.
+    Role RMSNorm, a term of arXiv 2311.03687, covers all norms.
     """
     rows = screen.rows(ROLES)
     if screen.has_steps:
