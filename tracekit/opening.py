@@ -176,7 +176,7 @@ def open_request(request: OpenRequest) -> Trace:
     if request.rules is not None:
         from tracekit.analysis.rules import check_rules
 
-        # Check the file first, because a missing file does not change the cache key.
+        # Check the file first: a cached store would hide that it is missing.
         check_rules(request.rules)
     # If there are only manifests, reading them is faster than writing them to a store.
     is_cached = is_cached and bool(sources.traces or contents.has_requests) and _are_files(sources)

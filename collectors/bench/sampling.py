@@ -40,7 +40,7 @@ Agree = Callable[[Sequence[float]], Sequence[float]]
 
 
 class Budget(Struct, frozen=True):
-    """Limits for measuring a point until its interval is at most `width_pct` of the median wide.
+    """Limits for measuring a point until its interval is narrow: at most `width_pct` of the median.
 
     Up to four times `seconds` may be spent on the minimum number of samples, each at least
     `sample_ns` long. A sample has at most `max_inner` calls, which fit into the device's queue.

@@ -1,8 +1,8 @@
 """Ensures that only one process per rank is recorded.
 
 Processes without a launcher (hyperparameter search, Hogwild) are all rank 0, and would write the
-same files. The first process that trains is recorded. Another process replaces it only if it
-becomes idle before its recording is complete, like a pool worker after a few steps.
+same files. The first process that trains is recorded. Another process takes over only if the
+recorded process becomes idle before its recording is complete, like a pool worker.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class RankClaim:
     def __init__(self, folder: Path, rank: int) -> None:
         self._folder, self._rank = folder, rank
         self._holder = folder / f"rank{rank}.process"
-        # The process that holds the rank, and the CPU times (s) of that process and of this one
-        # when that one was last active.
+        # The holder of the rank, and the CPU times (s) of the holder and of this process when the
+        # holder was last active.
         self._before: tuple[int, float, float] | None = None
 
     def take(self) -> bool:

@@ -3,7 +3,7 @@
 Steps in order: warm-up steps; timed steps without ranges or profiler; steps with ranges only, to
 measure their cost; one profiler warm-up step; and profiled steps. On accelerators, light steps
 follow, with only device activity and runtime calls. Then come timed steps again, because host speed
-varies. All instrumentation is then removed until another window is due.
+varies. All instrumentation is then removed until the next recording window is due.
 
 If the loop has its own profiler, tracekit's does not run. Steps under the loop's profiler get
 ranges but are not part of the plan, and its trace is used.
@@ -104,7 +104,7 @@ class LoopRecorder(ProfilerListener):
         self._light_end = plan.step_count
         # False if an error has left a profiler running.
         self._is_profiler_stopped = True
-        # Only ranges observe an engine's methods and steps of non-torch optimizers.
+        # Methods of an engine and non-torch optimizers are observed only while ranges are on.
         is_engine = hasattr(models[0], "backward") and hasattr(models[0], "step")
         self._sees_phases = not is_engine and optimizer is None
         if profilers.is_active:
@@ -155,7 +155,7 @@ class LoopRecorder(ProfilerListener):
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
-        """End a step; if `is_last`, it already ended with its optimizer step."""
+        """Process the end of a step; the last one (`is_last`) ended at its optimizer step."""
         if self.is_done:
             return
         began_ns, file_count = time.perf_counter_ns(), self._traces.file_count

@@ -120,7 +120,7 @@ def _wait(ranks: Sequence[Child], logs: Path, watch: Callable[[], None]) -> int 
         failed = {rank: code for rank, code in enumerate(codes) if code not in (None, 0)}
         if failed:
             # A rank ended by a signal did not fail because of others. Of ranks that exited by
-            # themselves, the one with the oldest log entry failed first.
+            # themselves, the one whose last log entry is the oldest failed first.
             return min(
                 failed,
                 key=lambda rank: ((failed[rank] or 0) > 0, _log_written_ns(logs, rank), rank),

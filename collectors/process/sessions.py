@@ -2,10 +2,10 @@
 
     python -I sessions.py SESSION
 
-As a script, this is the guard of a session, which `child` starts with a process that could outlive
-tracekit. When tracekit ends for any reason, the guard's stdin closes, and the guard terminates and
-then kills the remaining processes of the session. The script imports neither tracekit nor anything
-from the current folder or the environment.
+As a script, this module guards a session. Module `child` starts the guard with every process that
+could outlive tracekit. When tracekit ends for any reason, the guard's stdin closes, and the guard
+terminates and then kills the remaining processes of the session. The script imports neither
+tracekit nor anything from the current folder or the environment.
 """
 
 from __future__ import annotations

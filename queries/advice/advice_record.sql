@@ -69,8 +69,9 @@ ranks AS (SELECT max(world_size) AS world_size, count(DISTINCT rank) AS rank_cou
 
 SELECT
     format(
-        '{} idle for {}{} because the host launches work late or has no event, and the trace '
-        || 'has no Python events{}', device_word, in_ms(host_ns), of_ranks(),
+        '{} idle for {}{} because the host launches work late or for an unrecorded reason. '
+        || 'The trace has no Python events that would show why{}',
+        device_word, in_ms(host_ns), of_ranks(),
         if(
             unrecorded_ns > 0.01 * window_ns,
             format(

@@ -1,4 +1,4 @@
--- GPU time by reason of the phase and of the module, per device.
+-- GPU time per reason for which a phase or a module was assigned, per device.
 -- wall_ns of the phase reasons adds up to the busy time, and so does wall_ns of the module reasons. Analysis `why`
 -- explains single events.
 --

@@ -6,7 +6,7 @@
 -- Columns:
 --   name VARCHAR, op_class VARCHAR, form VARCHAR
 --   a       INTEGER  number of the first relevant argument: A of a GEMM, query, or input
---   b       INTEGER  second: B of a GEMM, key, input or output, or reduced dimensions; for element-wise ops, the last input
+--   b       INTEGER  second: B of a GEMM; key; input or output of the forward op; or reduced dimensions; for element-wise ops, the last input
 --   c       INTEGER  third: value, or padding of a convolution (stride for conv_strided)
 --   heads   VARCHAR  dimension order of query, key, and value: bhsd or bshd
 --   causal  INTEGER  number of the argument that makes attention causal

@@ -1,5 +1,5 @@
 -- Checks of missing and duplicate ranks: health_of_ranks('fact').
--- Reads only table `trace`, so it can run again after ranks of a run were loaded one at a time.
+-- Besides `facts`, it reads only table `trace`, so it can also check ranks that were loaded separately.
 --
 -- Kind:   function
 -- Access: private

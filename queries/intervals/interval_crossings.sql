@@ -8,7 +8,7 @@
 --   rights  VARCHAR  relation with part, id, start_ns, end_ns; disjoint within a partition
 -- Columns:
 --   left_id   BIGINT  id in lefts
---   right_id  BIGINT  id in rights of an interval that starts before the left one ends and ends after it starts
+--   right_id  BIGINT  id in rights of an interval that overlaps the left one
 
 CREATE OR REPLACE MACRO interval_crossings(lefts, rights) AS TABLE (
     WITH numbered AS MATERIALIZED (

@@ -1,5 +1,5 @@
 -- Length of the launch queue of each stream over time.
--- The time from the first launch of a stream to its last start (as in queue_length) is divided into equal parts.
+-- The time from the first launch on a stream to the start of its last event is divided into equal parts.
 --
 -- Kind:     analysis
 -- Scope:    trace

@@ -1,8 +1,9 @@
 -- Ranks, nodes, and links that are slower than their peers.
 -- A rank is an outlier if its own time exceeds the median of its pipeline stage by six robust standard deviations
--- (1.4826 × median absolute deviation) and by 1 %. For the transfer time of a link, the limits are six robust standard
+-- (1.4826 × median absolute deviation) and by 1 %. For the transfer time of a link (a process group or a pair of ranks), the limits are six robust standard
 -- deviations and 10 %. If most ranks of a node are outliers, the node is reported instead. If at least half of the
--- ranks of a stage are similarly slow, one row of kind `ranks` lists them. Requires four ranks or three groups.
+-- ranks of a stage are similarly slow, one row of kind `ranks` lists them. Requires four ranks of a stage, or
+-- three comparable process groups.
 --
 -- Kind:     analysis
 -- Scope:    run

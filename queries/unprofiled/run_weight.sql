@@ -1,4 +1,4 @@
--- Quick, usual, and slow weights and unexplained times (rest) of edges in the unprofiled run.
+-- Durations of dependency edges in the unprofiled run (quick, usual, slow), and their unexplained parts (rest).
 -- If a measured step is known, the factor in `run_basis` scales the host's own time. Otherwise, the bounds of
 -- `unprofiled_weight` are the quick and slow weights. The table is empty unless replays are valid for all traces
 -- (is_replayed in `run_basis`).

@@ -17,7 +17,7 @@
 --   idle_low_pct        DOUBLE   lower bound, 0 to 100
 --   idle_high_pct       DOUBLE   upper bound, 0 to 100
 --   profiler_idle_pct   DOUBLE   share of the recorded idle time caused by the profiler, 0 to 100
---   host_factor         DOUBLE   host slowdown factor at which the replay matches the measured step; near 1 if the model is right
+--   host_factor         DOUBLE   factor on the modeled host time at which the replay matches the measured step; near 1 if the model is right
 --   basis               VARCHAR  measured or constants
 --   reason              VARCHAR  why there is no estimate
 -- Keep:     rank, recorded_step_ns, unprofiled_step_ns, low_ns, high_ns, recorded_idle_pct, idle_pct, basis

@@ -55,7 +55,7 @@ def event_sql(rule: Rule) -> str:
 
 
 def create_unrecorded_marks(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create table ``unrecorded_mark``: rules for the accelerator of traces without device work."""
+    """Create table ``unrecorded_mark``: rules for the accelerator of a trace without GPU work."""
     marks = [
         (number, *(mark.get(name) for name in _MARK_COLUMNS))
         for number, mark in enumerate(builtin_content(FILE_NAME)["unrecorded"], start=1)

@@ -472,7 +472,7 @@ _MAX_LETTERS = 300_000
 def _fill_names(
     connection: duckdb.DuckDBPyConnection, table: str, names: str
 ) -> Callable[[str, str], bool]:
-    """Fill a table with names; return a function: whether a pattern may match any of them."""
+    """Fill a table with names; return a function that tells whether a pattern may match one."""
     connection.execute(f"CREATE OR REPLACE TABLE {SCRATCH}.{table} AS {names}")
     result: dict[str, list[str | None]] = {}
     for subject, name in connection.execute(
@@ -496,7 +496,7 @@ def _fill_names(
 
 
 def _by_subject(conditions: Iterable[tuple[str, str, int]]) -> str:
-    """Return SQL for the first matching rule whose `applies_to` equals the name's."""
+    """Return SQL for the first matching rule that applies to the subject of the name."""
     grouped: dict[str, list[tuple[str, int]]] = {}
     for applies_to, holds, number in conditions:
         grouped.setdefault(applies_to, []).append((holds, number))

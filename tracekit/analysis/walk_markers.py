@@ -1,4 +1,4 @@
-"""Meanings of the names of ranges, calls, and ops in the context walk (table ``range_marker``)."""
+"""Meanings of range, call, and op names for the launch context (table ``range_marker``)."""
 
 from __future__ import annotations
 

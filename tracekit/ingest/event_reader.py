@@ -131,7 +131,7 @@ def _row(event: Any, event_id: int, extra: bytes | None) -> Row | str:
             return dur_ns if ts_ns != 0 else f"ts is 0, and {dur_ns}"
         dur_ns = None
     elif phase is not None and phase in BEGIN_PHASES:
-        # A begin event lasts until its end event and has no duration.
+        # A begin event has no `dur`: its end event determines the duration.
         dur_ns = None
     pid, pid_text = _thread(event.pid)
     tid, tid_text = _thread(event.tid)

@@ -220,7 +220,7 @@ def _insert(
 
 # Formats of `requests.jsonl` and `benchmarks.jsonl`.
 
-# Sums and differences below these limits fit in 64 bits.
+# Sums and differences of values below these limits fit in 64 bits.
 _MAX_NS, _MAX_COUNT = 2**61, 2**53
 
 _Id = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]

@@ -1,4 +1,4 @@
-"""Finds runs for the paper's tables in folders, and reads their manifests."""
+"""Finds the runs for the tables of arXiv 2311.03687, and reads the manifests of these runs."""
 
 from __future__ import annotations
 

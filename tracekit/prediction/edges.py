@@ -95,7 +95,7 @@ def left_ns(weight: str) -> str:
 
 
 def _weight(weight: str, is_carried: bool) -> str:
-    # `*_rest_ns` is not explained by the model; of work, it is part of the duration and scaled.
+    # The model does not explain `*_rest_ns`. For work, it is part of the duration and scaled.
     rest = f"if(part = 'work', round({weight}_rest_ns * factor * share)::BIGINT, {weight}_rest_ns)"
     remaining = f"{left_ns(weight)} + contended_ns"
     return f"{remaining} + {rest}" if is_carried else remaining
@@ -116,7 +116,7 @@ MOMENTS = (
 
 
 def every_weight(assignment: str) -> str:
-    """Return an SQL assignment once per percentile, which replaces ``*``."""
+    """Repeat an SQL assignment for each percentile, which replaces ``*``."""
     return ", ".join(assignment.replace("*", weight) for weight in WEIGHTS)
 
 
@@ -215,7 +215,7 @@ class Edges:
     def change_spans(self, change: Change, by: str, rest: str, glob: str = "") -> None:
         """Change thread time inside the spans of ``changed_span``.
 
-        Messages call the spans `by`. For ops, `glob` is the pattern of their name.
+        `by` is the name of the spans in messages. For ops, `glob` is the pattern of their name.
         """
         self.run(
             "CREATE TEMP TABLE IF NOT EXISTS changed_ranged AS FROM changed_span LIMIT 0; "
@@ -334,8 +334,8 @@ gaps between launches are much shorter, even with Python stacks."""
 NAMED_NS = 100_000
 """Minimum length of a Python call or range without launches that counts as work of the program."""
 
-# Share of the host time outside ops that launches nothing, by edge: 1 in a stall, else the part
-# inside the program's calls or ranges without launches.
+# Per edge, the share of host time outside ops in which nothing is launched: 1 in a stall, else the
+# part inside calls or ranges that launch nothing.
 _PAUSES = f"""
 WITH host AS MATERIALIZED (
     SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, e.other_ns,

@@ -22,7 +22,7 @@ def sentences(
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return the verdict: late rank (of several), largest cost, largest loss, and data quality."""
+    """Return the verdict: late rank, largest busy part, largest time lost, and data quality."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -62,7 +62,7 @@ def _amount(row: Mapping[str, Any]) -> str:
 
 
 def _of_run(loss: Mapping[str, Any], step: Mapping[str, Any] | None) -> str:
-    """Return the idle time of an unprofiled step; "" if it is unknown or not the loss."""
+    """Return the idle time of an unprofiled step; "" if it is unknown or not the largest loss."""
     if loss["subject"] in _LOSSES or step is None or step["step_ns"] is None:
         return ""
     if step["idle_pct"] is None:

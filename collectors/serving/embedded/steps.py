@@ -70,7 +70,7 @@ def add_step(steps: list[list[int]], number: int) -> None:
 
 
 class StepRecorder:
-    """Records token times and steps of every request of a pass; subclasses also profile.
+    """Records token times and steps of all requests in one pass of a load; subclasses also profile.
 
     The engine's thread writes, and the load's thread reads. A token's timestamp is the time at
     which the host receives the token, so the earliest time at which the engine could send it to a

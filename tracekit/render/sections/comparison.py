@@ -112,7 +112,7 @@ def total(screen: Screen) -> list[Text]:
         *out,
         Text(),
         *screen.block(
-            "Because" if row["run_delta_ns"] is None else "Because, while profiling",
+            "Causes" if row["run_delta_ns"] is None else "Causes while profiling",
             [f"{EFFECTS[effect['effect']]}{_causes(effect, screen)}" for effect in shown],
             [signed("delta_ns", shown), change_column("base_pct", shown)],
             of=len(effects),
