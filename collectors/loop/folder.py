@@ -61,7 +61,7 @@ class LoopFolder:
         reason: str | None,
         exit_code: int | None = None,
     ) -> manifest.Manifest:
-        """Build the run folder, or replace its content by a later loop; set `final_path`."""
+        """Build the run folder, or replace its content with a later loop's; set `final_path`."""
         reports = [self._packed(report) for report in reports]
         run = make_manifest(
             reports, self._plan, self._command, outcome=outcome, reason=reason, exit_code=exit_code

@@ -155,7 +155,7 @@ class LoopRecorder(ProfilerListener):
         self._times.clock.note_optimized()
 
     def end_step(self, *, is_last: bool = False) -> None:
-        """Process the end of a step; the last one (`is_last`) ended at its optimizer step."""
+        """Process the end of a step; the last one (`is_last`) ended at its `Optimizer.step`."""
         if self.is_done:
             return
         began_ns, file_count = time.perf_counter_ns(), self._traces.file_count
@@ -237,8 +237,8 @@ class LoopRecorder(ProfilerListener):
                     self.report.note(EVALUATION_NOTE)
         elif kind in ("training", "gradless", "generation"):
             if self._times.is_evaluating and self._watch.bounds != "detected":
-                # A later pipeline stage has already begun its step, which waited for the
-                # evaluation.
+                # With pipeline parallelism, a later stage has already begun its step; it waited
+                # while an earlier stage evaluated.
                 is_anew = self._watch.bounds == "optimizer" and not self._has_trained
                 self._ranges.resume_step(self.report.step_count, is_anew=is_anew)
                 if is_anew:

@@ -12,7 +12,7 @@
 --   after_op     VARCHAR  previous op on the thread
 --   python_line  VARCHAR  innermost Python function outside torch and builtins, as file(line): function
 --   wait_count   BIGINT   number of waits
---   step_count   BIGINT   number of marked steps
+--   step_count   BIGINT   number of marked steps of the trace
 --   wait_ns      BIGINT   time waited, ns
 -- Invariant: wait_count > 0 AND wait_ns > 0
 

@@ -14,8 +14,8 @@
 --   wall_ns       BIGINT  busy time inside and outside steps, ns; overlap counts once
 --   outside_ns    BIGINT  part of wall_ns from work launched outside steps, ns
 --   queued_ns     BIGINT  part of wall_ns from work launched before the recording, ns
---   step_work_ns  DOUBLE  mean busy time of a device in a step, ns; NULL without steps
---   step_other_ns DOUBLE  mean busy time of work outside steps during a step, ns; NULL without steps
+--   step_work_ns  DOUBLE  mean busy time of a device per step, from work launched in steps, ns; NULL without steps
+--   step_other_ns DOUBLE  mean busy time, during a step, of work launched outside steps, ns; NULL without steps
 --   outside_pct   DOUBLE  outside_ns as a share of wall_ns, 0 to 100
 -- Invariant: queued_ns <= outside_ns AND outside_ns <= wall_ns
 -- Invariant: step_count = 0 OR (min_span_ns <= mean_span_ns AND mean_span_ns <= max_span_ns)

@@ -273,7 +273,7 @@ def _first_sentence(text: str) -> str:
 
 
 def _joint(advised: Advised) -> list[str]:
-    """Return lines with the combined gain of all certain changes: of step time, and of a load."""
+    """Return the combined gain of all certain changes, in step time and request latency."""
     certain = [one for one in advised.advice if one.is_certain]
     lines = []
     for what, is_replay in (("", True), (" of the load", False)):

@@ -1,4 +1,4 @@
-"""Converts a comparison to results: one flat table for programs, short tables for people."""
+"""Converts a comparison with arXiv 2311.03687 to one table for programs, short ones for people."""
 
 from __future__ import annotations
 

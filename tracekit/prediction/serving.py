@@ -424,7 +424,7 @@ def _steps(
     timed: list[Timed] = []
     works: list[Work] = []
     begin_ns = ended_ns = 0
-    # Delay after the first request to an idle engine: of requests in the same and the next step.
+    # Delays of other requests after the first one to an idle engine: in its step, in the next.
     joined: list[int] = []
     missed: list[int] = []
     for step in sorted({*decodes, *readers}):

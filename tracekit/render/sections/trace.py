@@ -270,7 +270,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def problems(health: Result) -> Result:
-    """Return the checks that did not pass, warnings first; without the rank of a single file."""
+    """Return the checks that did not pass, warnings first; a single file has no rank."""
     is_single = health.column("metric").count("rank_unknown") < 2
     rows = [
         tuple(row.values())
