@@ -89,6 +89,12 @@ class BuildLibrary(build_ext):
             sys.exit(f"tracekit cannot be compiled: {command[0]} failed (see the output above)")
         new.replace(target)
 
+    def copy_file(self, infile: str, outfile: str, *args: Any, **options: Any) -> Any:
+        """Replace the library of an editable installation, which a program may be loading."""
+        new, result = super().copy_file(infile, f"{outfile}.new", *args, **options)
+        Path(new).replace(outfile)
+        return outfile, result
+
 
 class PlatformWheel(bdist_wheel):
     """A wheel for one platform and all Python versions."""
