@@ -97,7 +97,7 @@ class LoopTraces:
             self._profile.step()
 
     def end(self, step_ns: int | None) -> None:
-        """End the profile; report its trace as that of the run or of a later window."""
+        """End the profile; report its trace for the run or for a later window."""
         profile, self._profile = self._profile, None
         count, report = self.recorded_count, self._report
         if profile is None:

@@ -139,7 +139,7 @@ def _serving_modules(run: OurRun, name: str) -> list[_Row]:
 
 
 def _figures(*names: str, **types: str) -> tuple[tuple[str, str], ...]:
-    """Return the figures with types: those of the paper's columns, else DOUBLE."""
+    """Return the figures with the types of the paper's columns, or DOUBLE."""
     return tuple((name, "DOUBLE") for name in names) + tuple(types.items())
 
 

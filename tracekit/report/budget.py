@@ -33,7 +33,7 @@ class Cut(Struct, frozen=True):
 
 
 def cut(result: Result) -> Cut:
-    """Return the rows of a result that fit: the first ones, or those that its header selects."""
+    """Return the rows of a result that fit: the first rows, or the rows that its header selects."""
     rows = result.rows
     view = load_catalog().analyses.views("page").get(result.name, {})
     most = int(view.get("rows", MAX_ROWS))

@@ -3,7 +3,7 @@
 A section has charts of `tracekit.plot` and tables of analyses, whose headers define the values.
 Sections with only empty tables are omitted.
 
-A page of runs may show the numbers of arXiv 2311.03687 next to those of the runs, also as charts.
+A page of runs may show the numbers of arXiv 2311.03687 next to the runs' numbers, also as charts.
 For curves that are printed without numbers, the page quotes the text of the publication.
 """
 
