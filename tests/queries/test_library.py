@@ -258,6 +258,18 @@ def test_each_reason_has_a_case():
     assert [reason for reason in sorted(given) if reason not in cases] == []
 
 
+def test_the_own_phase_of_a_launch_is_the_one_that_its_rules_decide(opened):
+    """`own_phase` and `decided_phase` implement rules 2 to 5 and 7."""
+    rows = opened(TRACES[0]).sql(
+        "SELECT phase_rule, bool_and(a.phase = own_phase("
+        "c.marked_phase, c.is_recompute, c.node_id, c.module_id)) "
+        "FROM attribution AS a INNER JOIN launch_context AS c "
+        "ON a.trace_id = c.trace_id AND a.launch_id = c.event_id "
+        "WHERE phase_rule IN (2, 3, 4, 5, 7) GROUP BY phase_rule ORDER BY phase_rule"
+    )
+    assert rows.rows == [(2, True), (3, True), (4, True), (5, True)]
+
+
 @pytest.mark.parametrize("decides", ["phase", "module"])
 def test_rules_are_in_numerical_order(decides):
     listed = [int(rule) for rule in re.findall(rf"\(\s*'{decides}', (\d+),\s*'", RULES)]
