@@ -21,21 +21,27 @@
 --   is_evaluation      BOOLEAN                   a model runs without gradients in the block, either in a complete outermost module call, or with no forward pass before or after the block
 -- Invariant: (label_before IS NULL) = (before_ts_ns IS NULL) AND (label_after IS NULL) = (after_ts_ns IS NULL)
 
-WITH launched AS (
+WITH kernel_name AS MATERIALIZED (
+    SELECT
+        name,
+        regexp_matches(
+            name,
+            '^aten::(_foreach_|linalg_vector_)?norm\b|\bL[p2]NormFunctor|\bNorm(One|Two)?Ops\b'
+        ) AS is_norm,
+        regexp_matches(name, '^aten::(_foreach_)?mul_?\b|\bMulFunctor\b|\bmultiplies\b')
+            AS is_multiplication
+    FROM (SELECT DISTINCT name FROM device_events) AS kernel
+),
+
+launched AS (
     SELECT
         k.trace_id, k.launch_id, k.launch_ts_ns,
         bool_or(is_model_work(d.class)) AS is_model,
-        bool_or(
-            regexp_matches(
-                d.name,
-                '^aten::(_foreach_|linalg_vector_)?norm\b|\bL[p2]NormFunctor|\bNorm(One|Two)?Ops\b'
-            )
-        ) AS is_norm,
-        bool_or(
-            regexp_matches(d.name, '^aten::(_foreach_)?mul_?\b|\bMulFunctor\b|\bmultiplies\b')
-        ) AS is_multiplication
+        bool_or(n.is_norm) AS is_norm,
+        bool_or(n.is_multiplication) AS is_multiplication
     FROM launch_link AS k
     INNER JOIN device_events AS d USING (trace_id, event_id, piece)
+    INNER JOIN kernel_name AS n USING (name)
     WHERE k.launch_id IS NOT NULL
     GROUP BY ALL
 ),

@@ -240,6 +240,9 @@ def test_the_command_as_a_ci_runs_it(cli, tmp_path):
     ]
     assert checked.stderr.startswith("::error title=tracekit check::idle: failed: ")
     assert ET.parse(tmp_path / "out.xml").getroot().get("tests") == "2"
+    (tmp_path / "pyproject.toml").write_text("[tool.tracekit.check")
+    refused = cli("check", SAMPLE)
+    assert (refused.exit_code, refused.stderr.split(":")[:2]) == (2, ["error", " pyproject.toml"])
     shown = cli("check", "baseline", "show", "main", "--format", "json").json()
     assert sum(row["wall_ns"] for row in shown) == pytest.approx(180_470_688.0)
 

@@ -139,9 +139,7 @@ def load_rules(path: Path) -> tuple[list[Rule], Settings]:
     """Read the rules and settings of a TOML file, or of the table in a `pyproject.toml`."""
     try:
         settings = msgspec.convert(_content(path), Settings)
-    except (OSError, ValueError) as error:
-        if isinstance(error, OSError):
-            raise UsageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
         raise UsageError(f"{path}: {error!s:.200}", hint=_HINT) from error
     rules = settings.rules
     named = rules.items() if isinstance(rules, dict) else ((None, text) for text in rules)
@@ -149,7 +147,12 @@ def load_rules(path: Path) -> tuple[list[Rule], Settings]:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    content = parse_toml(read_small(path, MAX_TOML_BYTES))
+    try:
+        content = parse_toml(read_small(path, MAX_TOML_BYTES))
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"{path}: {error!s:.200}", hint=_HINT) from error
     for name in ("tool", "tracekit", "check") if path.name == PROJECT_FILE else ():
         content = content.get(name) if isinstance(content, dict) else None
     return content if isinstance(content, dict) else {}
@@ -163,7 +166,5 @@ def _parsed(path: Path, text: str, name: str | None) -> Rule:
 
 
 def has_rules(path: Path) -> bool:
-    try:
-        return bool(_content(path))
-    except (OSError, ValueError):
-        return False
+    """Return whether a file exists and has rules or settings."""
+    return path.exists() and bool(_content(path))
