@@ -97,6 +97,22 @@ def test_omitted_findings_of_health_are_counted(breakdown, rendered):
     assert text == f"Data quality  {expected}\n"
 
 
+def test_findings_of_several_ranks_have_all_their_values(breakdown, rendered):
+    """Regression test: the value of the first rank was shown as that of all ranks."""
+    health = breakdown["health"]
+    row = health.to_dicts()[0] | {"unit": "pct"}
+    rows = [
+        tuple(
+            (row | {"rank": rank, "metric": metric, "value": value, "severity": severity}).values()
+        )
+        for metric, severity in (("inferred_device_time", "warn"), ("rank_unknown", "ok"))
+        for rank, value in enumerate([32.7, 62.0, None])
+    ]
+    text = rendered({"health": Result("health", health.columns, rows)}, "table", width=100)
+    expected = "1 warning: inferred device time 32.7 % to 62.0 % (on 3 ranks)"
+    assert text == f"Data quality  {expected} (tracekit query health)\n"
+
+
 def test_kernels_with_a_common_prefix_are_distinguished(breakdown, rendered):
     kernels = breakdown["kernels"]
     column = [column.name for column in kernels.columns].index("name")

@@ -74,7 +74,7 @@ def ranks(rows: Rows) -> Drawing | None:
             "tooltip": tooltip("where", "window_ns", *shares),
         },
     }
-    return Drawing("Time breakdown of each rank, relative to the mean", spec)
+    return Drawing("Time breakdown of each rank, as a share of its window", spec)
 
 
 @chart("rank_groups")
@@ -113,7 +113,7 @@ def rank_distribution(rows: Rows) -> Drawing | None:
     rows = [row for row in rows if row["rank_count"] > 1]
     if not rows:
         return None
-    x = quantity("min_ns", [row["max_ns"] for row in rows], "least to most; median, 95 % (orange)")
+    x = quantity("min_ns", [row["max_ns"] for row in rows], "min to max; median, p95 (orange)")
     tip = tooltip(
         *("part", "min_ns", "min_rank", "median_ns", "median_rank", "p95_ns", "p95_rank"),
         *("max_ns", "max_rank", "spread_pct"),

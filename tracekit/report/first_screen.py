@@ -31,7 +31,7 @@ def tiles(results: Mapping[str, Result]) -> Iterator[str]:
     if step:
         result.append(_step(step))
         pct = step["idle_pct"]
-        busy = "" if pct is None else f"{format_pct(step['busy_pct'])} % of the step"
+        busy = "while profiling" if pct is None else f"{format_pct(step['busy_pct'])} % of the step"
         if step["other_pct"]:
             busy += f"; work outside steps {format_pct(step['other_pct'])} %"
         result.append((words["busy"], format_short(step["busy_ns"]), busy))
@@ -39,7 +39,7 @@ def tiles(results: Mapping[str, Result]) -> Iterator[str]:
             idle = f"{format_pct(pct)} % of the step; {main_cause(screen)}".removesuffix("; ")
             result.append((words["idle"], format_short(step["idle_ns"]), idle))
         comm_ns = sum(row["step_exposed_comm_ns"] or 0 for row in screen.rows("phase_totals"))
-        result.append(("Exposed communication", format_short(comm_ns), "per recorded step"))
+        result.append(("Exposed communication", format_short(comm_ns), "while profiling"))
     elif totals:
         for name, title in (
             ("busy", "Busy"),
@@ -125,7 +125,13 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
         caption = f"while profiling {format_short(step['recorded_step_ns'])}"
         yield f'<rect y="{_HEIGHT + 6}" width="{width:.2f}" height="8" fill="var(--line)"></rect>'
         yield f'<text x="0" y="{2 * _HEIGHT + 6}">{caption}</text>'
-    yield "</svg></figure>"
+    hues = {name: hue for name, busy_ns, _, hue in parts if busy_ns}
+    yield '</svg><ul class="legend">'
+    for name, hue in hues.items():
+        yield '<li><svg class="swatch" width="12" height="12">'
+        yield f'<rect width="12" height="12" fill="var(--c-{hue})"></rect></svg>'
+        yield f"{escape(printable(name))}</li>"
+    yield "</ul></figure>"
 
 
 def badge(results: Mapping[str, Result]) -> Iterator[str]:

@@ -22,7 +22,7 @@ def sentences(
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
 ) -> list[str]:
-    """Return the verdict: late rank, largest busy part, largest time lost, and data quality."""
+    """Return the late rank, the largest busy part, and the largest loss, or why there are none."""
     if verdict is None:
         return []
     if not verdict.rows:
@@ -44,10 +44,9 @@ def sentences(
         results.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
     elif part:
         results.append("No idle or exposed time.")
-    if trust := by_topic.get("trust"):
-        # Excluded records are mentioned first, because they affect all figures.
-        is_of_records = trust["subject"] == "implausible_records" and trust["count"]
-        results.insert(0 if is_of_records else len(results), _trust(trust))
+    if not results and (trust := by_topic.get("trust")):
+        which = f"{printable(trust['subject'])} {health_value(trust)}"
+        results = [f"No breakdown: {which} ({printable(trust['meaning'])})."]
     return results
 
 
@@ -112,17 +111,3 @@ def _loss(row: Mapping[str, Any]) -> str:
         return _LOSSES[row["subject"]]
     gaps = f"{row['count']:,} {'gap' if row['count'] == 1 else 'gaps'}"
     return f"idle time {_because(row)} ({gaps}{_origin(row)})"
-
-
-def _trust(row: Mapping[str, Any]) -> str:
-    warned, noted, every = row["count"], row["note_count"] or 0, row["of_count"]
-    count = warned or noted
-    passed = f"{every - warned - noted:,} of {every:,} checks passed"
-    if not count:
-        return f"{passed}."
-    which = f"{printable(row['subject'])} {health_value(row)} ({printable(row['meaning'])})"
-    which = which if count == 1 else f"among them {which}"
-    if warned:
-        verb = "warns" if count == 1 else "warn"
-        return f"Caution: {warned:,} of {every:,} checks {verb}, {which}."
-    return f"{passed}; {noted:,} noted, {which}."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -302,9 +303,16 @@ def _findings(rows: list[dict[str, Any]]) -> list[str]:
     for row in rows:
         by_metric.setdefault(row["metric"], []).append(row)
     return [
-        f"{printable(metric.replace('_', ' '))} {health_value(same[0])}" + _on(same)
+        f"{printable(metric.replace('_', ' '))} {_values(same)}{_on(same)}"
         for metric, same in by_metric.items()
     ]
+
+
+def _values(rows: list[dict[str, Any]]) -> str:
+    """Return the value of a metric, or its smallest and largest value."""
+    known = sorted((row for row in rows if row["value"] is not None), key=itemgetter("value"))
+    texts = dict.fromkeys(health_value(row) for row in (known or rows))
+    return " to ".join([*texts][:: max(len(texts) - 1, 1)])
 
 
 def _on(rows: list[dict[str, Any]]) -> str:

@@ -3,6 +3,9 @@
 const RULER = document.createElement('canvas').getContext('2d');
 RULER.font = '11px system-ui, sans-serif';
 
+// Common parts of kernel names, removed from labels that do not fit.
+const COMMON = /(^|· )void |at::native::|\(anonymous namespace\)::/g;
+
 const MIN_OWN = 30;
 const LETTER_PX = 7;
 
@@ -40,9 +43,10 @@ function ownStart(text, shared, least = MIN_OWN) {
   return at === shared && word < at && word <= least / 2 ? at - word : at;
 }
 
-// Returns the texts, each truncated to a width. Texts that would then look the same lose the middle of their common
+// Returns the names, each truncated to a width. Names that would then look the same lose the middle of their common
 // prefix instead of their ends.
-function fittedApart(texts, room) {
+function fittedApart(names, room) {
+  const texts = names.map((name) => (RULER.measureText(name).width <= room ? name : name.replace(COMMON, '$1')));
   const short = texts.map((text) => fitted(text, room));
   const owners = new Map();
   texts.forEach((text, i) => owners.set(short[i], (owners.get(short[i]) ?? new Set()).add(text)));

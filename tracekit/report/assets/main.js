@@ -1,5 +1,5 @@
-// Fills the page: charts and tables are drawn when they scroll into view. All tables and visible charts are drawn soon
-// after loading, so that text search and printing include them.
+// Fills the page: charts and tables are drawn when they scroll into view, or soon after loading, so that text search,
+// screenshots, and printing include them.
 
 const PAGE = JSON.parse(document.getElementById('page-data').textContent);
 
@@ -34,8 +34,8 @@ const watcher = new IntersectionObserver((entries) => {
 }, { rootMargin: '600px' });
 places.forEach((place) => watcher.observe(place));
 
-// One at a time, so that the page stays responsive. A chart in a hidden tab has no width yet.
-const waiting = [...places].filter((place) => place.id !== 'events-view');
+// One at a time, so that the page stays responsive; the timeline takes longest. A chart in a hidden tab has no width yet.
+const waiting = [...places].sort((a, b) => (a.id === 'events-view') - (b.id === 'events-view'));
 function fillNext() {
   const place = waiting.shift();
   if (!place) return;
@@ -66,7 +66,7 @@ addEventListener('afterprint', () => {
   if (themeBefore) document.documentElement.dataset.theme = themeBefore;
   else delete document.documentElement.dataset.theme;
   document.documentElement.classList.remove('printing');
-  document.querySelectorAll('.scroll > table').forEach((table) => { table.style.zoom = ''; });
+  document.querySelectorAll('.scroll > table').forEach(fitTable);
   dispatchEvent(new Event('themechange'));
 });
 

@@ -12,11 +12,15 @@ const SENTENCES = ['meaning', 'reason', 'reasons', 'notes'];
 // Names that share a longer prefix would look the same if truncated at the end.
 const MAX_SHARED = 45;
 
+const MIN_ZOOM = 0.75;
+
 function drawTable(place, name, data) {
   const { columns, meanings, total } = data;
   // Show a value with its unit from column `unit`.
   const unit = columns.includes('value') ? columns.indexOf('unit') : -1;
-  const isShown = columns.map((column, c) => c !== unit && !OF_ONE.includes(column) && !(data.rows.length && data.rows.every((row) => row[c] === null)));
+  // Lists of numbers are for charts.
+  const isEmpty = (value) => value === null || (Array.isArray(value) && typeof value[0] === 'number');
+  const isShown = columns.map((column, c) => c !== unit && !OF_ONE.includes(column) && !(data.rows.length && data.rows.every((row) => isEmpty(row[c]))));
   const severity = columns.indexOf('severity');
   const placeOf = (row) => SEVERITIES.indexOf(row[severity]);
   const rows = severity < 0 ? data.rows : [...data.rows].sort((a, b) => placeOf(a) - placeOf(b));
@@ -110,7 +114,7 @@ function drawTable(place, name, data) {
     else if (common < MAX_SHARED) cell.append(element('span', { class: 'text' }, text));
     else {
       const at = printable(value.slice(0, ownStart(value, common))).length;
-      cell.append(element('span', { class: 'text' }, element('span', { class: 'shared' }, text.slice(0, at)), element('span', { class: 'own' }, text.slice(at))));
+      cell.append(element('span', { class: 'text apart' }, element('span', { class: 'shared' }, text.slice(0, at)), element('span', { class: 'own' }, text.slice(at))));
     }
     return cell;
   }
@@ -125,6 +129,17 @@ function drawTable(place, name, data) {
   // A single row needs no filter and no CSV.
   const tools = rows.length > 1 || total > 1 ? [element('div', { class: 'tools' }, filter, csv, count)] : [];
   place.replaceChildren(...tools, element('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': `table ${name}` }, table), printed, all);
+  if (rows.length === 1) table.classList.add('single');
+  fitTable(table);
+}
+
+// A single row that is too wide becomes a list. Other tables shrink slightly before they scroll.
+function fitTable(table) {
+  table.style.zoom = '';
+  const room = table.parentElement.clientWidth;
+  if (!room || table.offsetWidth <= room) return;
+  if (table.classList.contains('single')) table.classList.add('list');
+  else table.style.zoom = Math.max(MIN_ZOOM, room / table.offsetWidth);
 }
 
 function stemOf(column) {

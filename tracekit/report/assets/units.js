@@ -19,7 +19,8 @@ function digits(value, most, least = 0) {
   const key = most * 100 + least;
   // Creating a formatter is far slower than using it.
   if (!FORMATS.has(key)) FORMATS.set(key, new Intl.NumberFormat('en', { minimumFractionDigits: least, maximumFractionDigits: most }));
-  return FORMATS.get(key).format(value);
+  const text = FORMATS.get(key).format(value);
+  return /^-[0.]+$/.test(text) ? text.slice(1) : text;
 }
 
 // Scales a number to a suitable unit: [number, maximum decimals, unit].
@@ -35,7 +36,7 @@ function stepOf(column, value) {
     const [factor, prefix] = PREFIXES.find(([factor]) => Math.abs(value) >= factor) ?? [1, ''];
     return [value / factor, 3, prefix + SCALED[unit]];
   }
-  return [value, 6, ''];
+  return [value, Math.abs(value) < 1 ? 6 : 3, ''];
 }
 
 // Returns the number of decimals by unit that the numbers of a column need.
@@ -55,7 +56,7 @@ function decimalsOf(column, values) {
 function numberAndUnit(column, value, decimals) {
   const [number, most, unit] = stepOf(column, value);
   if (unit === '%' && value > 0 && value < 0.05) return ['<0.1', unit];
-  return [digits(number, most, decimals?.get(unit) ?? 0), unit];
+  return [digits(number, most, Math.min(decimals?.get(unit) ?? 0, most)), unit];
 }
 
 // Returns a value with its unit, such as `4.186 ms`, or a dash if it is missing.
