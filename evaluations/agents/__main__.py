@@ -27,7 +27,7 @@ BEGIN, END = "<!-- begin: make agents -->", "<!-- end: make agents -->"
 _LOG = logging.getLogger("agents")
 
 
-class OpenTools(Tools):
+class OpenTools(Tools, kw_only=True):
     """The tools for one trace, which stays open."""
 
     trace: tracekit.Trace
@@ -82,9 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if parsed.only not in trace or trace == "expected.json":
             continue
         counts, refused = {}, 0
-        tools = OpenTools([root])
         with tracekit.open(root / trace) as opened:
-            object.__setattr__(tools, "trace", opened)
+            tools = OpenTools([root], trace=opened)
             for called, tool, given in calls(trace):
                 text, is_error = tools.call(tool, given)
                 counts[called] = token_count(text)

@@ -13,7 +13,7 @@ from made_parts import table
 def memory() -> str:
     """Return the bytes per category for two models: in tracekit, in torch, and in both."""
     sys.path.append(str(Path(__file__).resolve().parents[2] / "tests" / "queries"))
-    tests = importlib.import_module("test_memory_categories")
+    tests = importlib.import_module("test_against_torch")
     lines: list[tuple[object, ...]] = []
     with tempfile.TemporaryDirectory(prefix="tracekit-peers-") as name:
         for make in (tests.perceptron, tests.encoder):

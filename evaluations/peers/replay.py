@@ -78,7 +78,7 @@ def replay() -> str:
         now = f"{min(row['host']):.1f}" if row["host"] else row["reason"]
         lines.append((f"`{row['op']}`", shapes, f"{before:.1f}", now))
     quartiles = ", ".join(f"{ratio:.2f}" for ratio in statistics.quantiles(ratios, n=4))
-    text = table(("op", "shapes", "recorded, µs", "now, µs"), lines)
+    text = table(("op", "shapes", "recorded, µs", "rerun, µs"), lines)
     return (
         f"{len(ratios)} of {len(rows)} ran, on the CPU with torch {version('torch')}, load "
         f"{os.getloadavg()[0]:.1f}. Quartiles of rerun / recorded time: {quartiles}."

@@ -1,8 +1,24 @@
-"""The tables of the page about other tools are what `make peers` writes of their clones."""
+"""Programs in evaluations/ can be imported, and `make peers` writes the page about other tools."""
+
+import importlib
+from pathlib import Path
 
 import pytest
 from made_parts import filled, part, table
 from peers import __main__ as peers
+
+# tests/gpu has another module with the name of evaluations/devices.
+PROGRAMS = sorted(
+    ".".join(path.parts[-2:]).removesuffix(".py")
+    for path in Path(peers.__file__).parents[1].glob("*/*.py")
+    if path.with_name("__main__.py").exists() and path.parent.name != "devices"
+)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_program_can_be_imported(name):
+    """Regression test: nothing noticed that names in two of them had moved."""
+    importlib.import_module(name)
 
 
 def test_parts_of_a_page_are_replaced():
