@@ -356,14 +356,17 @@ class Predictor:
             "SELECT trace_id, list(DISTINCT instant ORDER BY instant) FROM changed_edge "
             "WHERE instant > 0 AND instant_step IS NOT NULL GROUP BY trace_id ORDER BY trace_id"
         )
-        self._begins = {
-            trace_id: (instant, count)
-            for trace_id, instant, count in self._edges.run(
-                "SELECT DISTINCT e.trace_id, e.instant, r.spanned_count FROM changed_edge AS e "
-                "INNER JOIN step_bound AS s ON e.target_node = s.node AND s.bound = 0 "
-                "INNER JOIN recorded_step AS r ON e.trace_id = r.trace_id WHERE e.instant > 0"
-            )
-        }
+        begins = self._edges.run(
+            "SELECT e.trace_id, e.instant, any_value(r.spanned_count), bool_or(n.kind = 'work') "
+            "FROM changed_edge AS e "
+            "INNER JOIN step_bound AS s ON e.target_node = s.node AND s.bound = 0 "
+            "INNER JOIN recorded_step AS r ON e.trace_id = r.trace_id "
+            "LEFT JOIN graph_span AS n ON e.target_node = 2 * n.span_id "
+            "WHERE e.instant > 0 GROUP BY e.trace_id, e.instant"
+        )
+        self._begins = {trace_id: (instant, count) for trace_id, instant, count, _ in begins}
+        # A step may start with the first work. Its node then has the instant of the step.
+        self._first_work = [0, *(instant for _, instant, _, is_work in begins if is_work)]
         self._known: dict[tuple[Change, ...], tuple[list[str], list[_Replayed]]] = {}
         self._before = self._replayed()
         self.before_ns = self._before[0].window_ns
@@ -565,13 +568,14 @@ class Predictor:
             write_timeline(self._connection, _AT, timeline)
 
     def _replayed(self) -> list[_Replayed]:
-        first, *ends = read_group_times(self._connection, MOMENTS)
+        times = read_group_times(self._connection, MOMENTS)
         return [
             _Replayed(
-                max(end[i] for end in ends if end[i] is not None) - first[i],
-                tuple(tuple(ends[step - 1][i] for step in steps) for _, steps in self._moments),
+                max(end[i] for end in times[1:] if end[i] is not None)
+                - min(times[at][i] for at in self._first_work if times[at][i] is not None),
+                tuple(tuple(times[step][i] for step in steps) for _, steps in self._moments),
                 tuple(
-                    (ends[begin[0] - 1][i], begin[1]) if begin is not None else None
+                    (times[begin[0]][i], begin[1]) if begin is not None else None
                     for begin in (self._begins.get(trace_id) for trace_id, _ in self._moments)
                 ),
             )
