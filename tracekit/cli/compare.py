@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from tracekit.analysis.result import Result
     from tracekit.comparison.comparing import Comparison
-    from tracekit.ingest.progress import Progress
+    from tracekit.ingest.trace_readers import Progress
 
 
 @click.command(name="compare")
