@@ -22,8 +22,8 @@ from tracekit.errors import TracekitError, WorkloadError
 
 from ..machine.hardware import accelerator_count, core_count
 from ..process.distributed import place_in, process_group
+from ..process.ending import signals_as_interrupt
 from ..process.launch import Failure, run_ranks
-from ..process.signals import signals_as_interrupt
 from ..progress import ProgressLine
 from ..run.environment import probe, require
 from ..run.folder import RunFolder, default_target

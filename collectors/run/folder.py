@@ -1,10 +1,11 @@
-"""Creates run folders atomically: writes them under a temporary name, then renames them."""
+"""Creates run folders and traces atomically: writes under a temporary name, then renames."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import errno
+import gzip
 import os
 import shutil
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from tracekit import manifest
-from tracekit.errors import StoreError, UsageError
+from tracekit.errors import StoreError, UsageError, WorkloadError
 from tracekit.small_files import parse_json, read_small
 
 from .stale_dirs import WORK, remove_stale, working_folder
@@ -21,6 +22,8 @@ from .stale_dirs import WORK, remove_stale, working_folder
 LOGS = "logs"
 LIGHT = "light"
 """Folder of light traces: extra traces without ops and ranges, which analyses do not load."""
+_COMPRESSION = 5
+_COPY_BYTES = 1 << 20
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -156,3 +159,41 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def complete_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path, and move the complete file to its final path.
+
+    Other files in the temporary folder are removed, such as Kineto's own temporary file.
+    """
+    folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        folder.mkdir()
+        yield folder / path.name
+        (folder / path.name).replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise WorkloadError(
+            f"{path}: the trace cannot be written: {reason}",
+            hint="free space, or use another --out",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def compress(plain: Path) -> Path:
+    """Compress a JSON trace and return its new path; after an error, the file is unchanged."""
+    target = plain.with_name(f"{plain.name}.gz")
+    with complete_file(target) as aside:
+        pack(plain, aside)
+    plain.unlink()
+    return target
+
+
+def pack(source: Path, target: Path) -> None:
+    with (
+        source.open("rb") as plain,
+        gzip.GzipFile(target, "wb", compresslevel=_COMPRESSION, mtime=0) as packed,
+    ):
+        shutil.copyfileobj(plain, packed, _COPY_BYTES)

@@ -18,8 +18,8 @@ from ..machine.hardware import accelerator_count
 from ..model.models import display_name
 from ..process import distributed
 from ..process.distributed import Place
+from ..process.ending import signals_as_interrupt
 from ..process.launch import Failure, run_ranks
-from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
 from ..run.manifest import rate_text, step_cost
