@@ -72,11 +72,6 @@ def store_of(url: Url) -> Any:
         return _STORES[key]
 
 
-def forget_stores() -> None:
-    """Remove all clients, because each keeps the credentials of its creation."""
-    _STORES.clear()
-
-
 def _connect(url: Url) -> Any:
     limit = timedelta(seconds=limit_s())
     options = {
