@@ -26,8 +26,7 @@ from ..machine import memory
 from ..process.ending import describe_exit_code, shell_code
 from ..process.job import launched_place
 from ..process.program import run_program
-from ..run.folder import Ended, check_replaceable, default_target
-from ..run.stale_dirs import host_mark
+from ..run.folder import Ended, check_replaceable, default_target, host_mark
 from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
 from .folder import LoopFolder
 from .plan import LoopPlan, check_ranks
