@@ -47,11 +47,13 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
     catalog = load_catalog()
     is_served = "throughput" in results
     has_traces = "timeline" in results
+    phases = results["phases"].column("phase") if has_traces else ()
+    has_serving_phases = not {"prefill", "decode", "mixed", "verify"}.isdisjoint(phases)
     is_several = has_traces and (len(results["trace"]) > 1 or len(results["timeline"]) > 1)
     applies = {
         "traces": has_traces,
         "ranks": is_several,
-        "serving": has_traces and (is_served or _names_serving(results["phases"])),
+        "serving": has_traces and (is_served or has_serving_phases),
         "graph": has_traces and is_small(results["timeline"]),
     }
     if has_traces:
@@ -65,10 +67,6 @@ def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
                 continue
             if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
                 yield name
-
-
-def _names_serving(phases: Result) -> bool:
-    return not {"prefill", "decode", "mixed", "verify"}.isdisjoint(phases.column("phase"))
 
 
 def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:

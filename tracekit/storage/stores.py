@@ -99,7 +99,9 @@ def _connect(url: Url) -> Any:
         if url.scheme in ("s3", "s3a"):
             return store.S3Store(url.place, **_s3_settings(), **options)
         if url.scheme in ("gs", "gcs"):
-            return store.GCSStore(url.place, **_google_settings(), **options)
+            emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+            google = {"base_url": emulator, "skip_signature": True} if emulator else {}
+            return store.GCSStore(url.place, **google, **options)
         container, _, host = url.place.partition("@")
         return store.AzureStore(container, **_azure_settings(host), **options)
     except ImportError:
@@ -136,11 +138,6 @@ def _s3_settings() -> dict[str, Any]:
     }
     settings: dict[str, Any] = {name: value for name, value in options.items() if value}
     return {**settings, "credential_provider": current}
-
-
-def _google_settings() -> dict[str, Any]:
-    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
-    return {"base_url": emulator, "skip_signature": True} if emulator else {}
 
 
 def _azure_settings(host: str) -> dict[str, Any]:
