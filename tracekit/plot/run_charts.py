@@ -119,7 +119,7 @@ def serving_steps(rows: Rows) -> Drawing | None:
         "Batch of each step: prefill and decode tokens",
         quantity("start_ns", starts, "start of the step", scale={"zero": False}),
         quantity("token_count", [], "tokens in the step", scale={"type": "log"}),
-        parts("part", STEP_PARTS),
+        parts(STEP_PARTS),
         ("step", "phase", "part", "token_count", "request_count", "dur_ns", "idle_pct"),
         transform=[
             {"filter": {"field": "step", "valid": True}},
