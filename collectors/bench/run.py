@@ -113,7 +113,7 @@ class _Bench:
         names = (worker.SINGLE, worker.COLLECTIVE)
         self.parts = [Part(folder.work, name, settings) for name in names]
         self._rank_count = 1
-        self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        self._load = os.getloadavg()[0]
 
     def has_lines(self) -> bool:
         return any(part.texts() for part in self.parts)
@@ -255,9 +255,9 @@ def _rank_count(settings: Settings) -> int:
     return (accelerator_count() if is_on_gpus else 0) or 2
 
 
-def _load_note(load: float | None) -> list[str]:
+def _load_note(load: float) -> list[str]:
     cores = core_count()
-    if load is None or load < _BUSY_SHARE * cores:
+    if load < _BUSY_SHARE * cores:
         return []
     note = f"other programs were running at the start (load {load:.1f} on {cores} cores)"
     return [f"{note}: host times are longer than the machine needs"]

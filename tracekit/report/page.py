@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from importlib.util import find_spec
 from itertools import groupby
 
 from tracekit.analysis.breakdown import ADVICE, TOTALS
@@ -54,8 +53,6 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         if any(answers.has_rows(name) for name in section.tables)
     ]
     has_events = any(one.name == "events" for one in shown)
-    # An installation may lack `tracekit view`.
-    has_viewer = find_spec("tracekit.cli.view") is not None
     title = _title(answers, traces)
     return page_of(
         (title, title),
@@ -67,7 +64,7 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         )
         if has_events
         else None,
-        view_command=f"tracekit view {quoted(*traces)}" if has_viewer else None,
+        view_command=f"tracekit view {quoted(*traces)}",
     )
 
 
