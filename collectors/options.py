@@ -28,8 +28,10 @@ _EVERY = (*STAGES, PROGRAM)
 _of_all = partial(Option, stages=_EVERY)
 _of_method = partial(Option, group="Method")
 _of_data = partial(Option, group="Model and data")
+_of_model = partial(_of_data, stages=STAGES)
 _of_steps = partial(Option, group="Steps", stages=(*TRAINING, PROGRAM))
 _of_profiler = partial(Option, group="Profiler", stages=_EVERY, is_flag=True)
+_of_recorder = partial(_of_profiler, stages=(*TRAINING, PROGRAM))
 _of_program = partial(Option, group="Your own program", stages=(PROGRAM,))
 _of_serve = partial(Option, stages=("serve",))
 _of_load = partial(_of_serve, group="Load")
@@ -51,23 +53,21 @@ OPTIONS: tuple[Option, ...] = (
     _of_all("--stage", "built-in workload to run", click.Choice(STAGES), default="pretrain"),
     OUT,
     FORCE,
-    _of_data(
+    _of_model(
         "--model",
         "model: tiny, llama2-7b, llama2-13b, llama2-70b, a CONFIG.json, or a model "
         "FOLDER; weights are random, nothing is downloaded",
         default="tiny; llama2-7b on a GPU",
         metavar="MODEL",
-        stages=STAGES,
     ),
-    _of_data("--layers", "use only the first N layers of the model", COUNT, stages=STAGES),
-    _of_data(
+    _of_model("--layers", "use only the first N layers of the model", COUNT),
+    _of_model(
         "--precision",
         "type of weights and compute",
         click.Choice(("bf16", "fp16", "fp32")),
         default="bf16",
-        stages=STAGES,
     ),
-    _of_data("--seed", "seed of weights and data", COUNT, default=0, stages=STAGES),
+    _of_model("--seed", "seed of weights and data", COUNT, default=0),
     _of_method(
         "--opt",
         "optimizations joined by +: Naive, Z1, Z2, Z3 (ZeRO), O (offload), R (recomputation), "
@@ -135,29 +135,16 @@ OPTIONS: tuple[Option, ...] = (
         default="3; 2 on a CPU",
     ),
     _of_profiler("--with-stack", "record Python stacks in the trace"),
-    _of_profiler(
-        "--with-flops",
-        "let the profiler estimate FLOPs",
-        stages=(*TRAINING, PROGRAM),
-    ),
+    _of_recorder("--with-flops", "let the profiler estimate FLOPs"),
     _of_profiler("--profile-memory", "record allocator events"),
     _of_profiler("--no-shapes", "do not record argument shapes"),
-    _of_profiler(
+    _of_recorder(
         "--backward-ranges",
         "also record module ranges in backward passes, with hooks that slow them; "
         "modules of backward work are known without this",
-        stages=(*TRAINING, PROGRAM),
     ),
-    _of_profiler(
-        "--nvtx",
-        "also emit NVTX ranges; default when Nsight runs the program",
-        stages=(*TRAINING, PROGRAM),
-    ),
-    _of_profiler(
-        "--no-light-steps",
-        "do not record extra steps with GPU activity only (on a GPU)",
-        stages=(*TRAINING, PROGRAM),
-    ),
+    _of_recorder("--nvtx", "also emit NVTX ranges; default when Nsight runs the program"),
+    _of_recorder("--no-light-steps", "do not record extra steps with GPU activity only (on a GPU)"),
     _of_profiler("--power", "record the energy of processors (RAPL) and the power of NVIDIA GPUs"),
     Option(
         "--memory-limit",

@@ -49,8 +49,7 @@ from .process.distributed import Place
 from .process.job import current_place, job_id, local_rank_count
 from .profiler.loop_profilers import LoopProfilers
 from .progress import write_notice
-from .run.folder import check_replaceable, default_target
-from .run.stale_dirs import host_mark
+from .run.folder import check_replaceable, default_target, host_mark
 
 _T = TypeVar("_T")
 

@@ -89,143 +89,87 @@ _PYTHON_MODULE = "torch.profiler with with_stack=True, calls of nn.Module; not i
 _MEMORY = "torch.profiler with profile_memory=True, since 2021"
 _MEMORY_LATER = "torch.profiler with profile_memory=True; not in traces of 2021"
 
-PID = EventColumn(
-    "pid",
-    "BIGINT",
-    "process id; a negative stand-in for text ids (table thread)",
-    "member",
-    ("pid",),
-    since=_FORMAT,
-)
-TID = EventColumn(
-    "tid",
-    "BIGINT",
-    "thread id; a negative stand-in for text ids (table thread)",
-    "member",
-    ("tid",),
-    since=_FORMAT,
-)
-TS = EventColumn(
+
+def _member(name: str, type_name: str, meaning: str, key: str, since: str = _FORMAT) -> EventColumn:
+    return EventColumn(name, type_name, meaning, "member", (key,), since=since)
+
+
+def _argument(
+    name: str,
+    meaning: str,
+    *keys: str,
+    since: str,
+    none: int | None = None,
+    type_name: str = "BIGINT",
+) -> EventColumn:
+    return EventColumn(name, type_name, meaning, "argument", keys, none, since)
+
+
+PID = _member("pid", "BIGINT", "process id; a negative stand-in for text ids (table thread)", "pid")
+TID = _member("tid", "BIGINT", "thread id; a negative stand-in for text ids (table thread)", "tid")
+TS = _member(
     "ts_ns",
     "BIGINT",
     "start, ns; add trace.base_time_ns for time since the epoch",
-    "member",
-    ("ts",),
-    since=_FORMAT + ", in µs",
+    "ts",
+    _FORMAT + ", in µs",
 )
-DUR = EventColumn(
-    "dur_ns", "BIGINT", "duration, ns", "member", ("dur",), since=_FORMAT + ", in µs; phase X"
-)
+DUR = _member("dur_ns", "BIGINT", "duration, ns", "dur", _FORMAT + ", in µs; phase X")
 
 LINKS = (
-    EventColumn(
+    _argument(
         "correlation",
-        "BIGINT",
         "links a launch with its device events; NULL if none",
-        "argument",
-        ("correlation",),
-        none=0,
+        "correlation",
         since=_KINETO,
+        none=0,
     ),
-    EventColumn(
+    _argument(
         "external_id",
-        "BIGINT",
         "links an op with its launches (External id)",
-        "argument",
-        ("External id", "external id"),
+        "External id",
+        "external id",
         since=_KINETO + "; device events and runtime calls there spell it external id",
     ),
-    EventColumn(
+    _argument(
         "stream",
-        "BIGINT",
         "stream or queue of the device; not the display lane of replayed kernels",
-        "argument",
-        ("original_stream", "stream"),
+        "original_stream",
+        "stream",
         since=_KINETO + ", device events; original_stream in annotated graphs (torch 2.12)",
     ),
-    EventColumn(
-        "device",
-        "BIGINT",
-        "number of the device",
-        "argument",
-        ("device",),
-        since=_KINETO + ", device events",
+    _argument("device", "number of the device", "device", since=_KINETO + ", device events"),
+    _argument("python_id", "id of a Python call", "Python id", since=_PYTHON),
+    _argument(
+        "python_parent_id", "id of the calling Python call", "Python parent id", since=_PYTHON
     ),
-    EventColumn(
-        "python_id", "BIGINT", "id of a Python call", "argument", ("Python id",), since=_PYTHON
-    ),
-    EventColumn(
-        "python_parent_id",
-        "BIGINT",
-        "id of the calling Python call",
-        "argument",
-        ("Python parent id",),
-        since=_PYTHON,
-    ),
-    EventColumn(
+    _argument(
         "python_module_id",
-        "BIGINT",
         "number of the nn.Module within its class",
-        "argument",
-        ("Python module id",),
+        "Python module id",
         since=_PYTHON_MODULE,
     ),
-    EventColumn(
+    _argument(
         "sequence_number",
-        "BIGINT",
         "links a forward op with its autograd node",
-        "argument",
-        ("Sequence number",),
+        "Sequence number",
         since=_AUTOGRAD,
     ),
-    EventColumn(
+    _argument(
         "forward_thread",
-        "BIGINT",
         "profiler thread id of the forward op; 0 on that op itself",
-        "argument",
-        ("Fwd thread id",),
+        "Fwd thread id",
         since=_AUTOGRAD,
     ),
 )
 """Columns for arguments that link events."""
 
-ID = EventColumn(
-    "id",
-    "VARCHAR",
-    "id of a flow, counter, or asynchronous span, as in the file",
-    "member",
-    ("id",),
-    since=_FORMAT,
-)
-SCOPE = EventColumn(
-    "scope",
-    "VARCHAR",
-    "scope of an instant (s), as in the file",
-    "member",
-    ("s",),
-    since=_FORMAT,
-)
-BINDING = EventColumn(
-    "binding",
-    "VARCHAR",
-    "binding point of a flow (bp), as in the file",
-    "member",
-    ("bp",),
-    since=_FORMAT,
-)
-ARGS = EventColumn(
-    "args",
-    "JSON",
-    "all arguments of the file, including those with columns",
-    "member",
-    ("args",),
-    since=_FORMAT,
-)
+ID = _member("id", "VARCHAR", "id of a flow, counter, or asynchronous span, as in the file", "id")
+SCOPE = _member("scope", "VARCHAR", "scope of an instant (s), as in the file", "s")
+BINDING = _member("binding", "VARCHAR", "binding point of a flow (bp), as in the file", "bp")
+ARGS = _member("args", "JSON", "all arguments of the file, including those with columns", "args")
 EXTRA = EventColumn(
-    "extra",
-    "JSON",
-    "other members of the event; pid and tid given as text",
-    "reader",
+    "extra", "JSON", "other members of the event; pid and tid given as text", "reader"
 )
 
 EVENT_COLUMNS = (
@@ -242,27 +186,11 @@ EVENT_COLUMNS = (
         "its view: event, flow, instant, counter, memory, metadata, span_end, or left_out",
         "reader",
     ),
-    EventColumn(
-        "ph",
-        "VARCHAR",
-        "phase letter in the format (ph), as in the file",
-        "member",
-        ("ph",),
-        since=_FORMAT,
-    ),
+    _member("ph", "VARCHAR", "phase letter in the format (ph), as in the file", "ph"),
     PID,
     TID,
-    EventColumn(
-        "category", "VARCHAR", "category (cat), as in the file", "member", ("cat",), since=_FORMAT
-    ),
-    EventColumn(
-        "name",
-        "VARCHAR",
-        "name; empty if missing",
-        "member",
-        ("name",),
-        since=_FORMAT,
-    ),
+    _member("category", "VARCHAR", "category (cat), as in the file", "cat"),
+    _member("name", "VARCHAR", "name; empty if missing", "name"),
     TS,
     DUR,
     *LINKS,
@@ -275,44 +203,27 @@ EVENT_COLUMNS = (
 """Columns of table record after trace_id."""
 
 MEMORY_COLUMNS = (
-    EventColumn(
-        "address", "UBIGINT", "address of the block", "argument", ("Addr",), since=_MEMORY_LATER
-    ),
-    EventColumn(
-        "bytes",
-        "BIGINT",
-        "size of the block, bytes; negative when freed",
-        "argument",
-        ("Bytes",),
-        since=_MEMORY,
-    ),
-    EventColumn(
+    _argument("address", "address of the block", "Addr", since=_MEMORY_LATER, type_name="UBIGINT"),
+    _argument("bytes", "size of the block, bytes; negative when freed", "Bytes", since=_MEMORY),
+    _argument(
         "total_allocated_bytes",
-        "BIGINT",
         "allocated on the device after the event, bytes",
-        "argument",
-        ("Total Allocated",),
+        "Total Allocated",
         since=_MEMORY_LATER,
     ),
-    EventColumn(
+    _argument(
         "total_reserved_bytes",
-        "BIGINT",
         "reserved on the device after the event, bytes",
-        "argument",
-        ("Total Reserved",),
+        "Total Reserved",
         since=_MEMORY_LATER,
     ),
-    EventColumn(
+    _argument(
         "device_type",
-        "BIGINT",
         "torch's number of the device type; 0 CPU, 1 CUDA",
-        "argument",
-        ("Device Type",),
+        "Device Type",
         since=_MEMORY,
     ),
-    EventColumn(
-        "device_id", "BIGINT", "number of the device", "argument", ("Device Id",), since=_MEMORY
-    ),
+    _argument("device_id", "number of the device", "Device Id", since=_MEMORY),
 )
 """Columns of view memory, for arguments of allocator events that have no column in record."""
 

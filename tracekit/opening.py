@@ -18,7 +18,6 @@ from tracekit import __version__
 from tracekit.analysis.breakdown import breakdown_of
 from tracekit.analysis.scopes import Contents
 from tracekit.errors import StoreError, TraceError, UsageError, given_stores
-from tracekit.ingest.progress import Progress
 from tracekit.ingest.sources import (
     BENCHMARKS_NAME,
     Sources,
@@ -29,6 +28,7 @@ from tracekit.ingest.sources import (
     usual_text_bytes,
     with_captures,
 )
+from tracekit.ingest.trace_readers import Progress
 from tracekit.schema import SCHEMA_VERSION
 from tracekit.sql_text import quote, rows
 from tracekit.storage import Place, place_of

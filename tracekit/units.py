@@ -33,7 +33,6 @@ _SMALL_MS = ((10 * NS_PER_US, 6), (100 * NS_PER_US, 5), (NS_PER_MS, 4))
 _SHORT_MS = (10 * NS_PER_MS, NS_PER_MS, 100 * NS_PER_US, 10 * NS_PER_US)
 _DURATION_STEPS = ((NS_PER_S, "s"), (NS_PER_MS, "ms"), (NS_PER_US, "µs"))
 _RATE_STEPS = ((TB, "TFLOP/s"), (GB, "GFLOP/s"), (MB, "MFLOP/s"))
-_SIZE_STEPS = ((TB, "TB"), (GB, "GB"), (MB, "MB"), (KB, "kB"))
 _PREFIXES = ((TB, "T"), (GB, "G"), (MB, "M"), (KB, "k"))
 # Units that are scaled in steps of 1e3.
 _SCALED: dict[Unit, str] = {
@@ -201,17 +200,9 @@ def scale_step(unit: Unit, amount: int | float) -> tuple[int, str] | None:
     return 1, name
 
 
-def size_step(largest: int | float) -> tuple[int, str]:
-    """Return the factor and name of the size unit (in steps of 1e3) for the largest value."""
-    for factor, unit in _SIZE_STEPS:
-        if abs(largest) >= factor:
-            return factor, unit
-    return 1, "B"
-
-
 def format_bytes(size: int | float) -> str:
     """Return bytes as text with a unit, for example `1.25 GB` (GB = 1e9)."""
-    factor, unit = size_step(size)
+    factor, unit = scale_step("bytes", size) or (1, "B")
     return f"{format_scaled(size, factor, 0 if factor == 1 else 2)} {unit}"
 
 

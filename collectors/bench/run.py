@@ -22,8 +22,8 @@ from tracekit.errors import TracekitError, WorkloadError
 
 from ..machine.hardware import accelerator_count, core_count
 from ..process.distributed import place_in, process_group
+from ..process.ending import signals_as_interrupt
 from ..process.launch import Failure, run_ranks
-from ..process.signals import signals_as_interrupt
 from ..progress import ProgressLine
 from ..run.environment import probe, require
 from ..run.folder import RunFolder, default_target
@@ -113,7 +113,7 @@ class _Bench:
         names = (worker.SINGLE, worker.COLLECTIVE)
         self.parts = [Part(folder.work, name, settings) for name in names]
         self._rank_count = 1
-        self._load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+        self._load = os.getloadavg()[0]
 
     def has_lines(self) -> bool:
         return any(part.texts() for part in self.parts)
@@ -255,9 +255,9 @@ def _rank_count(settings: Settings) -> int:
     return (accelerator_count() if is_on_gpus else 0) or 2
 
 
-def _load_note(load: float | None) -> list[str]:
+def _load_note(load: float) -> list[str]:
     cores = core_count()
-    if load is None or load < _BUSY_SHARE * cores:
+    if load < _BUSY_SHARE * cores:
         return []
     note = f"other programs were running at the start (load {load:.1f} on {cores} cores)"
     return [f"{note}: host times are longer than the machine needs"]

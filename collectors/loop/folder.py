@@ -16,10 +16,18 @@ from msgspec.structs import replace
 from tracekit import manifest
 from tracekit.errors import TracekitError
 
-from ..run.folder import LIGHT, LOGS, disk_errors
+from ..run.folder import (
+    LIGHT,
+    LOGS,
+    WORK,
+    compress,
+    disk_errors,
+    register_owner,
+    remove_stale,
+    temporary_sibling,
+    working_folder,
+)
 from ..run.fragments import commit_fragment, rewrite
-from ..run.stale_dirs import WORK, register_owner, remove_stale, temporary_sibling, working_folder
-from ..run.trace_file import compress
 from .plan import LoopPlan
 from .rank_lock import holder_of, rejected_count
 from .report import LoopReport, make_manifest

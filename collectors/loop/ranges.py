@@ -23,7 +23,7 @@ from ..calls import training_hooks
 from ..calls.dynamo_bypass import has_compiled, is_captured, set_eval_frame, unseen
 from ..ranges import ModuleRanges, Phase, Range, is_backward, phase, step, step_end
 from ..ranges.attention_parts import AttentionRanges
-from .recording_thread import RecordingThread
+from .watch import RecordingThread
 
 
 class LoopRanges(training_hooks.Listener):

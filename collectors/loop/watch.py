@@ -12,10 +12,11 @@ Steps need not make the same calls. The program's state is unchanged.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -26,7 +27,6 @@ from ..calls import module_calls, training_hooks
 from ..calls.dynamo_bypass import has_compiled, listen_to_compiled, unlisten_to_compiled
 from ..calls.module_paths import unwrapped
 from ..ranges import is_backward
-from .recording_thread import RecordingThread
 from .tokens import token_ids
 from .trained_models import is_alike, shares_modules, trained_part
 
@@ -516,3 +516,58 @@ class StepFinder:
         self._counts.clear()
         self._has_new = False
         return is_part
+
+
+class RecordingThread:
+    """The thread on which a loop is recorded.
+
+    torch.profiler observes the thread that started it, and exporting a trace on another thread
+    crashes the process (SIGSEGV, torch 2.13). Training on other threads is therefore ignored, and a
+    recording ends on its own thread, at the latest when that thread ends.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self.is_known = False
+        # Number of the current binding. Marks of other threads have other numbers.
+        self._number = 0
+
+    def bind(self, at_end: Callable[[], object]) -> None:
+        """Bind an unbound loop to this thread. `at_end` runs when the thread ends."""
+        if self.is_known:
+            return
+        self.is_known = True
+        self._number += 1
+        number = self._number
+
+        def end() -> None:
+            if self._number == number:
+                # The thread's mark is already destroyed, so is_elsewhere would be true on this
+                # thread.
+                self.is_known = False
+                at_end()
+
+        is_main = threading.current_thread() is threading.main_thread()
+        self._local.mark = _Mark(number, None if is_main else end)
+
+    def release(self) -> None:
+        self.is_known = False
+        self._number += 1
+
+    @property
+    def is_elsewhere(self) -> bool:
+        mark = getattr(self._local, "mark", None)
+        return self.is_known and (mark is None or mark.number != self._number)
+
+
+class _Mark:
+    """A thread-local object that is destroyed when its thread ends."""
+
+    def __init__(self, number: int, at_end: Callable[[], None] | None) -> None:
+        self.number = number
+        self._at_end = at_end
+
+    def __del__(self) -> None:
+        if self._at_end is not None:
+            with contextlib.suppress(Exception):  # an error here must not break the user's program
+                self._at_end()

@@ -26,8 +26,7 @@ from ..machine import memory
 from ..process.ending import describe_exit_code, shell_code
 from ..process.job import launched_place
 from ..process.program import run_program
-from ..run.folder import Ended, check_replaceable, default_target
-from ..run.stale_dirs import host_mark
+from ..run.folder import Ended, check_replaceable, default_target, host_mark
 from .bootstrap import SITE, TORCH, UNUSABLE, VARIABLE
 from .folder import LoopFolder
 from .plan import LoopPlan, check_ranks
@@ -125,7 +124,10 @@ class _Wrapped:
             reason = error.message if isinstance(error, StoreError) else str(error)
             self._echo(f"{reason}; running the program without recording")
             return dict(os.environ)
-        _notify_outer(os.environ.get(VARIABLE))
+        if outer := os.environ.get(VARIABLE):
+            with contextlib.suppress(OSError):  # the outer command may have exited
+                text = "a nested `tracekit collect` recorded the training"
+                (Path(outer) / UNRECORDED).write_text(text, "utf-8")
         before = os.environ.get("PYTHONPATH")
         path = str(site) if not before else f"{site}{os.pathsep}{before}"
         return {
@@ -249,13 +251,6 @@ class _Wrapped:
             "optimizers, call `tracekit.step()` after each step; for other loops, use "
             "`with tracekit.collect(model=…) as step:`."
         )
-
-
-def _notify_outer(folder: str | None) -> None:
-    if folder:
-        with contextlib.suppress(OSError):  # the outer command may have exited
-            text = "a nested `tracekit collect` recorded the training"
-            (Path(folder) / UNRECORDED).write_text(text, "utf-8")
 
 
 def _is_recorded(report: LoopReport) -> bool:

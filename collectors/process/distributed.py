@@ -1,10 +1,12 @@
-"""Rank, world size, and process group of this process."""
+"""Rank, world size, process group, and gloo threads of this process."""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import os
+import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,12 +15,20 @@ from msgspec import Struct
 
 from tracekit.errors import UsageError
 
-from . import gloo_threads
+from .sessions import read_stat
 
 if TYPE_CHECKING:
     import torch
 
 _TIMEOUT = datetime.timedelta(minutes=30)
+
+_GLOO_LIMIT_S = 0.2
+"""Maximum wait, s: a thread of gloo that is busy for longer is running another collective."""
+
+_GLOO_NAME = "pt_gloo_"
+_POLL_S = 0.001
+_CALM_COUNT = 2
+_TASKS = Path("/proc/self/task")
 
 
 class Place(Struct, frozen=True):
@@ -87,7 +97,7 @@ def process_group(place: Place, device: torch.device, store: Path | None) -> Ite
     # Gloo's threads outlive the group. If one of them frees a tensor while the interpreter shuts
     # down, the process aborts ("terminate called without an active exception"), even without
     # tracekit.
-    gloo_threads.wait_until_idle()
+    wait_for_gloo_threads()
 
 
 def from_first_rank(text: str | None) -> str | None:
@@ -108,3 +118,32 @@ def barrier(device: torch.device) -> None:
         dist.barrier(device_ids=[device.index])
     else:
         dist.barrier()
+
+
+def wait_for_gloo_threads(limit_s: float = _GLOO_LIMIT_S) -> None:
+    """Wait until gloo's threads are idle, before a profile or a worker ends.
+
+    Gloo reports a collective as done before its thread ends the collective's span. If the profile
+    ends in between, it frees memory that the thread then writes. The thread also frees the tensors
+    of the last collective, which aborts the process during interpreter shutdown.
+    """
+    if "torch.distributed" not in sys.modules or not gloo_thread_states(_TASKS):
+        return
+    deadline = time.monotonic() + limit_s
+    calm_count = 0
+    while calm_count < _CALM_COUNT and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+        calm_count = 0 if "R" in gloo_thread_states(_TASKS) else calm_count + 1
+
+
+def gloo_thread_states(tasks: Path) -> list[str]:
+    """Return the states of gloo's threads in `/proc/<pid>/task`; `R` means running or runnable."""
+    results = []
+    try:
+        for task in tasks.iterdir():
+            stat = read_stat(task / "stat")
+            if stat is not None and stat[0].startswith(_GLOO_NAME):
+                results.append(stat[1][0])
+    except OSError:
+        pass
+    return results

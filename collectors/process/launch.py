@@ -17,8 +17,7 @@ from tracekit.errors import WorkloadError
 from ..machine.hardware import core_count
 from .child import OWN_PYTHON, Child, end
 from .distributed import Place, place_in
-from .ending import describe_exit_code, last_error
-from .signals import signals_as_interrupt
+from .ending import describe_exit_code, last_error, signals_as_interrupt
 
 _POLL_S = 0.05
 _GRACE_S = 3.0

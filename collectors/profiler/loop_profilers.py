@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.autograd import profiler
 
-from ..run.trace_file import complete_file
+from ..run.folder import complete_file
 from .profile import is_own_profiler_call
 
 _MARKERS = ("emit_nvtx", "emit_itt")

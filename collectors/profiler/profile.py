@@ -23,8 +23,8 @@ from tracekit import __version__
 from tracekit.errors import WorkloadError
 
 from ..machine.accelerator import profiler_activities
-from ..process.gloo_threads import wait_until_idle
-from ..run.trace_file import complete_file, pack
+from ..process.distributed import wait_for_gloo_threads
+from ..run.folder import complete_file, pack
 
 _STDERR = 2
 _SILENT_SINCE = TorchVersion("2.13")
@@ -85,7 +85,7 @@ class Profile:
     As a context manager, it profiles `active` steps after `warmup` steps; `step()` ends each step,
     and the trace is written at the end of the block. Without a block, the caller uses `start()`,
     `stop()`, and `export()`, the last on any thread. `save()` only writes uncompressed JSON, during
-    which torch holds the GIL; `trace_file.compress` can then run in the background.
+    which torch holds the GIL; `run.folder.compress` can then run in the background.
 
     Values of `metadata` other than None become members `tracekit_<name>` next to `traceEvents`.
     With `all_threads`, all threads are recorded, not only the starting thread and autograd's
@@ -148,7 +148,7 @@ class Profile:
 
     def end(self) -> None:
         try:
-            wait_until_idle()
+            wait_for_gloo_threads()
         finally:
             # A profiler that is destroyed while it is running crashes the process.
             with own_profiler_call(), _without_lines():
@@ -171,7 +171,7 @@ class Profile:
     def step(self) -> None:
         self._ended_count += 1
         if self._ended_count == self.step_count:
-            wait_until_idle()
+            wait_for_gloo_threads()
         changes = self._ended_count in (self._warmup, self.step_count)
         with own_profiler_call(), _without_lines() if changes else contextlib.nullcontext():
             if self._activities is not None and self._ended_count >= self._warmup:

@@ -1,26 +1,43 @@
-"""Creates run folders atomically: writes them under a temporary name, then renames them."""
+"""Creates run folders and traces atomically: writes under a temporary name, then renames.
+
+The working folder of an unfinished run is named `.NAME.partial-MARK`. MARK identifies the owner:
+`PID`, `PID.HOST`, or `JOB.HOST` for a folder that several processes share, in which they store
+their ids. After a crash, a folder is stale if no owner is running.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import datetime
 import errno
+import glob
+import gzip
 import os
+import re
 import shutil
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from tracekit import manifest
-from tracekit.errors import StoreError, UsageError
+from tracekit.errors import StoreError, UsageError, WorkloadError
 from tracekit.small_files import parse_json, read_small
 
-from .stale_dirs import WORK, remove_stale, working_folder
+from ..process.sessions import is_alive
 
+WORK = ".work"
+"""Subfolder of a working folder for temporary files."""
+
+_OWNERS = "owners"
+# Suffix of temporary folders for files that a process moves out of a working folder.
+_MADE = re.compile(r"\.made-(\d+)$")
 LOGS = "logs"
 LIGHT = "light"
 """Folder of light traces: extra traces without ops and ranges, which analyses do not load."""
+_COMPRESSION = 5
+_COPY_BYTES = 1 << 20
 _DISK_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -156,3 +173,82 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def complete_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path, and move the complete file to its final path.
+
+    Other files in the temporary folder are removed, such as Kineto's own temporary file.
+    """
+    folder = path.with_name(f".{path.name}.partial-{os.getpid()}")
+    try:
+        folder.mkdir()
+        yield folder / path.name
+        (folder / path.name).replace(path)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise WorkloadError(
+            f"{path}: the trace cannot be written: {reason}",
+            hint="free space, or use another --out",
+        ) from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def compress(plain: Path) -> Path:
+    """Compress a JSON trace and return its new path; after an error, the file is unchanged."""
+    target = plain.with_name(f"{plain.name}.gz")
+    with complete_file(target) as aside:
+        pack(plain, aside)
+    plain.unlink()
+    return target
+
+
+def pack(source: Path, target: Path) -> None:
+    with (
+        source.open("rb") as plain,
+        gzip.GzipFile(target, "wb", compresslevel=_COMPRESSION, mtime=0) as packed,
+    ):
+        shutil.copyfileobj(plain, packed, _COPY_BYTES)
+
+
+def working_folder(target: Path, mark: str) -> Path:
+    whole = target.resolve()
+    return whole.parent / f".{whole.name}.partial-{mark}"
+
+
+def temporary_sibling(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.made-{os.getpid()}")
+
+
+def host_mark() -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", socket.gethostname())
+
+
+def register_owner(folder: Path) -> None:
+    owners = folder / WORK / _OWNERS
+    owners.mkdir(parents=True, exist_ok=True)
+    (owners / str(os.getpid())).touch()
+
+
+def remove_stale(target: Path) -> None:
+    prefix = working_folder(target, "").name
+    for path in target.resolve().parent.glob(f"{glob.escape(prefix)}*"):
+        makers = _makers(path, path.name.removeprefix(prefix))
+        if makers and not any(map(is_alive, makers)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _makers(folder: Path, mark: str) -> list[int]:
+    match = _MADE.search(mark)
+    who, _, host = _MADE.sub("", mark).partition(".")
+    if host not in ("", host_mark()):
+        return []
+    if match:
+        return [int(match[1])]
+    if who.isdecimal():
+        return [int(who)]
+    with contextlib.suppress(OSError):
+        return [int(owner.name) for owner in (folder / WORK / _OWNERS).iterdir()]
+    return []

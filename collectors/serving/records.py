@@ -6,7 +6,6 @@ manifest, the start of the measured load; warm-up requests have negative times.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Literal
@@ -78,9 +77,6 @@ class RequestRecord(Struct):
 
 
 def write(records: Iterable[RequestRecord], folder: Path) -> None:
-    with (folder / FILE_NAME).open("w", encoding="utf-8") as file:
+    with (folder / FILE_NAME).open("wb") as file:
         for record in records:
-            line = json.dumps(
-                msgspec.to_builtins(record), ensure_ascii=False, separators=(",", ":")
-            )
-            file.write(line + "\n")
+            file.write(msgspec.json.encode(record) + b"\n")

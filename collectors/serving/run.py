@@ -35,7 +35,7 @@ from tracekit.redaction import (
 from tracekit.units import NS_PER_S
 
 from ..machine.hardware import accelerator_count
-from ..process.signals import signals_as_interrupt
+from ..process.ending import signals_as_interrupt
 from ..progress import ProgressLine
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target

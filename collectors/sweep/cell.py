@@ -19,8 +19,7 @@ from tracekit.errors import StoreError, TraceError, UsageError
 from ..process.child import OWN_PYTHON, Child, end
 from ..process.ending import signal_name
 from ..process.sessions import is_alive
-from ..run.folder import LOGS, RunFolder
-from ..run.stale_dirs import remove_stale
+from ..run.folder import LOGS, RunFolder, remove_stale
 from ..training.result import make_manifest
 from .grid import Cell
 

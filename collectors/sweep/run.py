@@ -16,7 +16,7 @@ from tracekit.units import GB
 
 from ..command_line import given
 from ..process.distributed import place_in
-from ..process.signals import signals_as_interrupt
+from ..process.ending import signals_as_interrupt
 from ..run.manifest import rate_text
 from .cell import CellLock, run_cell
 from .grid import MAX_BATCH_SIZE, OPTIONS, Cell, difference, make_grid

@@ -18,8 +18,8 @@ from ..machine.hardware import accelerator_count
 from ..model.models import display_name
 from ..process import distributed
 from ..process.distributed import Place
+from ..process.ending import signals_as_interrupt
 from ..process.launch import Failure, run_ranks
-from ..process.signals import signals_as_interrupt
 from ..run.environment import require
 from ..run.folder import RunFolder, default_target
 from ..run.manifest import rate_text, step_cost
@@ -51,7 +51,7 @@ def run(values: Mapping[str, Any], command: list[str], echo: Echo) -> Path:
             ["-m", "tracekit.collectors.training.worker", str(folder.work)],
             spec.rank_count,
             folder.logs,
-            watch=_Progress(folder.work / worker.PROGRESS, echo).show_new,
+            watch=_progress_reader(folder.work / worker.PROGRESS, echo),
         )
         results = read_reports(folder.work, RankResult)
         if failure is not None and failure.exit_code == StoreError.exit_code:
@@ -109,23 +109,24 @@ def _failed_manifest(
     return make_manifest(spec, results, outcome=outcome, reason=reason)
 
 
-class _Progress:
-    def __init__(self, path: Path, echo: Echo) -> None:
-        self._path = path
-        self._echo = echo
-        self._shown = 0
+def _progress_reader(path: Path, echo: Echo) -> Callable[[], None]:
+    """Return a function that echoes the new complete lines of a file."""
+    shown = 0
 
-    def show_new(self) -> None:
+    def show_new() -> None:
+        nonlocal shown
         try:
-            with self._path.open(encoding="utf-8") as file:
-                file.seek(self._shown)
+            with path.open(encoding="utf-8") as file:
+                file.seek(shown)
                 text = file.read()
         except OSError:
             return
         whole = text[: text.rfind("\n") + 1]
-        self._shown += len(whole.encode())
+        shown += len(whole.encode())
         for line in whole.splitlines():
-            self._echo(line)
+            echo(line)
+
+    return show_new
 
 
 def _run_in_place(spec: TrainingSpec, place: Place, target: Path, force: bool, echo: Echo) -> Path:

@@ -24,8 +24,7 @@ from ..model import flash_attention, models
 from ..process.distributed import Place, barrier
 from ..profiler.loop_profilers import LoopProfilers
 from ..run.environment import probe
-from ..run.folder import LIGHT
-from ..run.trace_file import compress
+from ..run.folder import LIGHT, compress
 from . import methods
 from .engines._engine import Engine
 from .result import RankResult

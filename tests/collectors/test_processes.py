@@ -10,7 +10,7 @@ import time
 import pytest
 from processes import running, wait_for
 
-from tracekit.collectors.process import child, gloo_threads, launch, power, sessions
+from tracekit.collectors.process import child, distributed, launch, power, sessions
 from tracekit.collectors.process.child import Child, end
 from tracekit.collectors.process.distributed import Place, place_in
 from tracekit.collectors.process.ending import describe_exit_code, shell_code, signal_name
@@ -330,18 +330,18 @@ def task(tasks, number, name, state):
 def test_states_of_gloo_threads(tmp_path):
     task(tmp_path, 1, "python", "R")
     task(tmp_path, 2, "odd) R (name", "R")
-    assert gloo_threads.states(tmp_path) == []
+    assert distributed.gloo_thread_states(tmp_path) == []
     task(tmp_path, 3, "pt_gloo_runloop", "S")
     (tmp_path / "4").mkdir()  # has just ended
-    assert gloo_threads.states(tmp_path) == ["S"]
+    assert distributed.gloo_thread_states(tmp_path) == ["S"]
     task(tmp_path, 5, "pt_gloo_runloop", "R")
-    assert sorted(gloo_threads.states(tmp_path)) == ["R", "S"]
-    assert gloo_threads.states(tmp_path / "none") == []
+    assert sorted(distributed.gloo_thread_states(tmp_path)) == ["R", "S"]
+    assert distributed.gloo_thread_states(tmp_path / "none") == []
 
 
 def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
     pytest.importorskip("torch.distributed")
-    monkeypatch.setattr(gloo_threads, "_TASKS", tmp_path)
+    monkeypatch.setattr(distributed, "_TASKS", tmp_path)
     naps = []
 
     def nap(duration_s):
@@ -350,22 +350,23 @@ def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
             task(tmp_path, 1, "pt_gloo_runloop", "S")
 
     monkeypatch.setattr(time, "sleep", nap)
-    gloo_threads.wait_until_idle()
+    distributed.wait_for_gloo_threads()
     assert naps == []  # none is there
     task(tmp_path, 1, "pt_gloo_runloop", "R")
-    gloo_threads.wait_until_idle(limit_s=60)
+    distributed.wait_for_gloo_threads(limit_s=60)
     assert len(naps) == 4  # at work, at work, at rest twice
     task(tmp_path, 1, "pt_gloo_runloop", "R")
-    gloo_threads.wait_until_idle(limit_s=0)
+    distributed.wait_for_gloo_threads(limit_s=0)
     assert len(naps) == 4
 
 
 def test_a_worker_waits_for_gloo_threads_at_its_end(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
-    distributed = pytest.importorskip("tracekit.collectors.process.distributed")
     found = []
     monkeypatch.setattr(
-        gloo_threads, "wait_until_idle", lambda: found.append(torch.distributed.is_initialized())
+        distributed,
+        "wait_for_gloo_threads",
+        lambda: found.append(torch.distributed.is_initialized()),
     )
     place = distributed.Place(0, 0, 1)
     with distributed.process_group(place, torch.device("cpu"), tmp_path / "store"):

@@ -155,7 +155,7 @@ def test_whatever_fails_before_the_end_the_profiler_is_ended(tmp_path, monkeypat
     def fail():
         raise ArithmeticError("on purpose")
 
-    monkeypatch.setattr(profiling, "wait_until_idle", fail)
+    monkeypatch.setattr(profiling, "wait_for_gloo_threads", fail)
     profile = Profile(tmp_path / "a.json", {}, warmup=0, active=1)
     profile.begin()
     with pytest.raises(ArithmeticError):

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from tracekit import manifest
-from tracekit.collectors.run.folder import RunFolder
-from tracekit.collectors.run.fragments import commit_fragment, rewrite
-from tracekit.collectors.run.stale_dirs import (
+from tracekit.collectors.run.folder import (
+    RunFolder,
     host_mark,
     register_owner,
     remove_stale,
     working_folder,
 )
+from tracekit.collectors.run.fragments import commit_fragment, rewrite
 from tracekit.errors import StoreError, UsageError
 
 

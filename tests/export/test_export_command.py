@@ -169,7 +169,7 @@ def test_the_next_export_removes_files_of_a_killed_one(trace_file, tmp_path, cli
     script = """
         import os, signal, sys
         from pathlib import Path
-        from tracekit.export.output import written_atomically
+        from tracekit.cli.export import written_atomically
         with written_atomically(Path(sys.argv[1]), force=False, max_bytes=100) as out:
             out.write(b"half")
             os.kill(os.getpid(), signal.SIGKILL)

@@ -4,7 +4,7 @@ import pytest
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.export import scene, staging
+from tracekit.export import packets, staging
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 
@@ -73,8 +73,8 @@ def slices_of(trace):
 def test_collected_rows_are_passed_on_in_blocks(tiny_trace):
     with tracekit.open(tiny_trace(of_steps(6_000)), cache=False) as trace:
         data, sizes = exported(trace)
-    assert len(data) > 3 * scene.BLOCK_BYTES
-    assert max(sizes) < scene.BLOCK_BYTES + 10_000
+    assert len(data) > 3 * packets.BLOCK_BYTES
+    assert max(sizes) < packets.BLOCK_BYTES + 10_000
 
 
 @pytest.mark.nightly("exports a large trace")
@@ -91,7 +91,7 @@ def test_a_trace_that_is_larger_than_the_memory(tiny_trace, monkeypatch):
     assert done.event_count == 120_000
     # Gaps are slices too, one between each two kernels.
     assert done.slice_count > 120_000 + 40_000 - 1
-    assert sum(sizes) > 30 * scene.BLOCK_BYTES
+    assert sum(sizes) > 30 * packets.BLOCK_BYTES
 
 
 def test_an_omitted_critical_path_is_reported(tiny_trace, monkeypatch):

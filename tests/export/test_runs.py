@@ -5,7 +5,7 @@ from cases_as_ranks import opened_as_ranks
 from traces_by_hand import call, kernel, span
 
 from tracekit.errors import QueryError
-from tracekit.export import scene
+from tracekit.export import packets
 from tracekit.export.packets import _COUNTER, PacketWriter
 from tracekit.export.perfetto import export_perfetto, runs_of
 from tracekit.wire import number_field
@@ -85,7 +85,7 @@ def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace):
         raise OSError("full")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(scene, "BLOCK_BYTES", 1_500)
+        patch.setattr(packets, "BLOCK_BYTES", 1_500)
         with pytest.raises(OSError, match="full"):
             export_perfetto(trace, full)
     left = "SELECT count(*) FROM duckdb_tables() WHERE temporary AND table_name LIKE 'export%'"

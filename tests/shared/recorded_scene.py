@@ -5,8 +5,8 @@ from typing import Any
 from unittest.mock import patch
 
 import tracekit
+from tracekit.export.packets import Row, Slice
 from tracekit.export.perfetto import Exported, export_perfetto
-from tracekit.export.scene import Row, Slice
 from tracekit.export.selection import Selection
 
 Place = tuple[str, ...]

@@ -23,11 +23,11 @@ def s3(tmp_path_factory):
 @contextlib.contextmanager
 def new_clients():
     """Create new clients inside the block, because they read credentials when created."""
-    stores.forget_stores()
+    stores._STORES.clear()
     try:
         yield
     finally:
-        stores.forget_stores()
+        stores._STORES.clear()
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tracekit.checking.rules import Rule
 from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
 from tracekit.errors import UsageError
-from tracekit.ingest.progress import Progress
+from tracekit.ingest.trace_readers import Progress
 from tracekit.storage import Location
 from tracekit.storage.url import is_url
 from tracekit.trace import Trace

@@ -18,7 +18,7 @@ from tracekit.checking.measured import Measured
 from tracekit.comparison.noise import compare_series, share_pct
 from tracekit.comparison.statistics import ALPHA, student_tail, students_t
 from tracekit.errors import QueryError, UsageError
-from tracekit.ingest.progress import Progress
+from tracekit.ingest.trace_readers import Progress
 from tracekit.units import unit_of
 
 MARGIN_PCT = 2.0

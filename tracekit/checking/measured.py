@@ -306,7 +306,7 @@ def figures_of(trace: Trace) -> dict[str, float]:
                 result[name] = float(value)
     ((has_trace, has_requests),) = trace.sql("SELECT EXISTS (FROM trace), EXISTS (FROM request)")
     if has_trace:
-        mfu = _mfu(trace)
+        mfu = mean_mfu(trace.query("mfu"))
         if mfu is not None and mfu.known_pct >= MFU_KNOWN_PCT:
             result["mfu"] = mfu.share
     if has_requests and run_count == 1:
@@ -320,7 +320,7 @@ def figures_of(trace: Trace) -> dict[str, float]:
 
 def mfu_of(trace: Trace, label: str) -> Mfu:
     ((has_trace,),) = trace.sql("SELECT EXISTS (FROM trace)")
-    result = _mfu(trace) if has_trace else None
+    result = mean_mfu(trace.query("mfu")) if has_trace else None
     if result is None:
         raise QueryError(f"{label}: mfu is unknown")
     if result.known_pct < MFU_KNOWN_PCT:
@@ -329,10 +329,6 @@ def mfu_of(trace: Trace, label: str) -> Mfu:
             f"least {MFU_KNOWN_PCT:g} % needed)"
         )
     return result
-
-
-def _mfu(trace: Trace) -> Mfu | None:
-    return mean_mfu(trace.query("mfu"))
 
 
 def repeats_of(trace: Trace) -> tuple[list[float], list[float]]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import ProgressColumn, TaskID
 
     from tracekit.engine.dataset_writer import RunProgress
-    from tracekit.ingest.progress import Progress
+    from tracekit.ingest.trace_readers import Progress
 
 PATIENCE_S = 0.5
 SLOW_S = 2.0

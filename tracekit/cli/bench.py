@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -49,9 +48,6 @@ def command(ctx: click.Context, /, what: str, format_name: str, **values: object
     if folder is None:
         return
     _echo(f"measured: {folder}")
-    if find_spec("duckdb") is None:
-        _echo("no summary: duckdb is not installed")
-        return
     _show(folder, format_name)
 
 

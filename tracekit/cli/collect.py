@@ -91,7 +91,10 @@ def command(
         raise
     if is_first_rank() and ended.folder is not None:
         if breakdown:
-            _show_breakdown(ended.folder)
+            from tracekit.cli._open import open_traces
+
+            with open_traces([str(ended.folder)]) as trace:
+                emit(trace.breakdown(), "table")
         if against is not None and not ended.exit_code:
             _verify(ctx, against, ended.folder, rule)
         elif not breakdown and not program:  # stdout belongs to the program
@@ -134,13 +137,6 @@ def _serving_figures(folder: Path) -> list[str]:
             )
             out.append(f"{name}: {shown}")
     return out
-
-
-def _show_breakdown(folder: Path) -> None:
-    from tracekit.cli._open import open_traces
-
-    with open_traces([str(folder)]) as trace:
-        emit(trace.breakdown(), "table")
 
 
 @click.command(name="sweep", cls=GroupedCommand, params=[*SWEEP_OPTIONS])

@@ -21,11 +21,8 @@ from tracekit.errors import UsageError
 from tracekit.sql_text import select_rows
 
 if TYPE_CHECKING:
-    import duckdb
-
     from tracekit.analysis.result import Result
-    from tracekit.comparison.comparing import Comparison
-    from tracekit.ingest.progress import Progress
+    from tracekit.ingest.trace_readers import Progress
 
 
 @click.command(name="compare")
@@ -125,7 +122,6 @@ def ask_both(
     new: str | Path,
     statement: str,
     *,
-    comparison: Comparison | None = None,
     rules: Path | None = None,
     progress: Callable[[Progress], None] | None = None,
 ) -> Result:
@@ -138,7 +134,6 @@ def ask_both(
         base: a trace, a run folder, or a store.
         new: the other side, in the same form.
         statement: SQL; its last statement returns rows.
-        comparison: the comparison of the two sides, if it is already known.
         rules: a rules file for the classifier.
         progress: called periodically while a trace is read.
     """
@@ -159,11 +154,8 @@ def ask_both(
     with contextlib.ExitStack() as resources:
         connection = attach_stores(stores, resources)
         if "comparison" in statement.lower():
-            _add_tables(connection, comparison or compare(base, new, rules=rules))
+            for name, result in compare(base, new, rules=rules).results().items():
+                types = {f'"{column.name}"': column.type for column in result.columns}
+                rows = select_rows(types, result.rows)
+                connection.execute(f"CREATE TABLE {name} AS {rows}")
         return run_sql(connection, statement)
-
-
-def _add_tables(connection: duckdb.DuckDBPyConnection, comparison: Comparison) -> None:
-    for name, result in comparison.results().items():
-        types = {f'"{column.name}"': column.type for column in result.columns}
-        connection.execute(f"CREATE TABLE {name} AS {select_rows(types, result.rows)}")

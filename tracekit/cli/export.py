@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import re
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,8 +16,9 @@ from msgspec import Struct
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
 from tracekit.collectors.command_line import SIZE
-from tracekit.errors import UsageError
+from tracekit.errors import QueryError, StoreError, UsageError
 from tracekit.render._text import printable
+from tracekit.storage.temp_dirs import atomic_path
 from tracekit.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from tracekit.export.stacks import Stacks, Weight
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+
+STDOUT = Path("-")
 
 _NUMBERS = re.compile(r"(\d{1,9})(?:-(\d{1,9}))?")
 _TIME = re.compile(r"(\d{1,12}(?:\.\d{1,9})?)(ns|us|µs|ms|s)")
@@ -125,7 +131,6 @@ def command(output: Path, force: bool, choice: Choice) -> None:
     `tracekit view TRACE` opens the same in a browser.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.export.output import STDOUT, written_atomically
     from tracekit.export.perfetto import export_perfetto
 
     with (
@@ -190,7 +195,6 @@ def _write_stacks(
     reading: Reading,
 ) -> None:
     from tracekit.cli._open import open_traces
-    from tracekit.export.output import STDOUT, written_atomically
     from tracekit.export.stacks import read_stacks
 
     with (
@@ -253,3 +257,40 @@ def _ns(option: str, text: str) -> int:
     if match is None:
         raise UsageError(f"{option}: {text!r} is not a time", hint="for example 1.5s or 200us")
     return int(Decimal(match[1]) * _NS[match[2]])
+
+
+class Bounded:
+    """Counts written bytes, and raises an error above the limit."""
+
+    def __init__(self, write: Callable[[bytes], object], max_bytes: int) -> None:
+        self._write = write
+        self._max_bytes = max_bytes
+        self.size_bytes = 0
+
+    def write(self, block: bytes) -> None:
+        self.size_bytes += len(block)
+        if self.size_bytes > self._max_bytes:
+            raise QueryError(
+                f"the export is larger than {self._max_bytes / 1e6:,.0f} MB, the limit of viewers",
+                hint="select a part with --ranks, --steps, or --from and --to; omit "
+                "arguments with --no-args; or raise --max-size",
+            )
+        self._write(block)
+
+
+@contextlib.contextmanager
+def written_atomically(path: Path, *, force: bool, max_bytes: int) -> Iterator[Bounded]:
+    """Yield a writer for a file, which appears only if the block ends without an error."""
+    if path == STDOUT:
+        # Bypass the wrapper of stdout that escapes CI commands, because this is file content.
+        stdout = getattr(sys.stdout, "stream", sys.stdout).buffer
+        yield Bounded(stdout.write, max_bytes)
+        stdout.flush()
+        return
+    if os.path.lexists(path) and not force:
+        raise StoreError(f"{path}: already exists", hint="use --force to replace it")
+    try:
+        with atomic_path(path) as building, building.open("xb", buffering=0) as file:
+            yield Bounded(file.write, max_bytes)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be written: {error.strerror or error}") from error

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
-from tracekit.cli.export import output_option
+from tracekit.cli.export import output_option, written_atomically
 from tracekit.errors import QueryError
 from tracekit.render._text import printable
 from tracekit.trace import Trace
@@ -46,7 +46,6 @@ def command(
     data. The script needs only torch and prints the recorded and the new time of each call.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.export.output import written_atomically
 
     with (
         written_atomically(output, force=force, max_bytes=_MAX_BYTES) as out,

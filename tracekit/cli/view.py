@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tracekit.cli.export import Choice, choice_options, print_written
+from tracekit.cli.export import Bounded, Choice, choice_options, print_written
 
 
 @click.command(name="view")
@@ -33,7 +33,6 @@ def command(no_browser: bool, ui: str, choice: Choice) -> None:
 
     from tracekit.cli._open import open_traces
     from tracekit.database.connections import explained
-    from tracekit.export.output import Bounded
     from tracekit.export.perfetto import export_perfetto
     from tracekit.export.viewer import origin_of, serving
     from tracekit.storage.temp_dirs import temporary_place

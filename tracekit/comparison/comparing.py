@@ -30,7 +30,7 @@ from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.serving import Served, Serving, compare_serving, served_by
 from tracekit.comparison.setup import Facts, Health, Unlike, facts_of, health_of, unlike
 from tracekit.comparison.tree import By, Node, make_tree, rearranged
-from tracekit.ingest.progress import Progress
+from tracekit.ingest.trace_readers import Progress
 from tracekit.storage import Location
 from tracekit.trace import Trace
 

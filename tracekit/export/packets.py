@@ -13,10 +13,12 @@ concurrent kernels of one stream, are on additional lanes.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Iterable
 from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
-from tracekit.export.scene import BLOCK_BYTES, Row, Slice, quoted_if_long
 from tracekit.wire import (
     LOW,
     TWO_MORE,
@@ -27,6 +29,8 @@ from tracekit.wire import (
     text_field,
     varint,
 )
+
+BLOCK_BYTES = 1 << 20
 
 _MAX_INTERNED = 200_000
 """Maximum number of interned names, to limit memory; other names are repeated per slice."""
@@ -58,6 +62,32 @@ _ANNOTATIONS = {"tracekit": 1, "args": 2, "extra": 3, "event_id": 4}
 """Numbers of the annotation names, which are interned first."""
 
 _NAMED = {name: key(1, 0) + varint(number) for name, number in _ANNOTATIONS.items()}
+
+_LONG = re.compile(r"[0-9]{19}")
+
+Row = tuple[Any, ...]
+
+
+class Slice(NamedTuple):
+    """One slice of a track; a mark is a slice of duration 0.
+
+    Rows may begin with other columns, and may omit trailing ones. `args`, `extra` (other members in
+    the file), and `facts` (tracekit's attribution) are JSON. `arrows` has the numbers of arrows
+    that begin here, and the negated numbers of arrows that end here. On a flat track, a slice with
+    `is_inner` is part of the latest slice without `is_inner`.
+    """
+
+    start_ns: int
+    dur_ns: int
+    name: str
+    category: str | None = None
+    event_id: int | None = None
+    args: str | None = None
+    extra: str | None = None
+    facts: str | None = None
+    arrows: list[int] | None = None
+    is_inner: bool = False
+
 
 _NewLane = Callable[[int], tuple[bytes, bytes, bytes]]
 """Writes the track of a lane; returns the first bytes of its begin, end, and mark events."""
@@ -196,7 +226,7 @@ class PacketWriter:
             parts.append(result or self._interned(self._categories, one.category, *_OF_CATEGORY))
         for number in one.arrows or ():
             parts.append(_FLOW + abs(number).to_bytes(8, "little"))
-        args, extra = quoted_if_long(one.args), quoted_if_long(one.extra)
+        args, extra = _quoted_if_long(one.args), _quoted_if_long(one.extra)
         for name, text in (("tracekit", one.facts), ("args", args), ("extra", extra)):
             if text is not None:
                 data = text.encode("utf-8", "replace")
@@ -243,6 +273,16 @@ class PacketWriter:
         self._write(b"".join(self._parts))
         self._parts.clear()
         self._size = 0
+
+
+def _quoted_if_long(text: str | None) -> str | None:
+    """Return JSON unchanged, or quoted as a JSON string if it contains very long numbers.
+
+    Perfetto's engine misreads numbers above 64 bits; viewers show the string unchanged.
+    """
+    if text is None or not _LONG.search(text):
+        return text
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _annotation(name: str, value: bytes) -> bytes:

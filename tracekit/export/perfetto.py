@@ -15,8 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from tracekit.export import scene_queries as queries
-from tracekit.export.packets import PacketWriter
-from tracekit.export.scene import Row
+from tracekit.export.packets import PacketWriter, Row
 from tracekit.export.selection import Scope, Selection, scope_of
 from tracekit.export.staging import (
     Block,

@@ -6,9 +6,8 @@ relation of the exported traces.
 
 from __future__ import annotations
 
-from tracekit.export.scene import filled
 from tracekit.export.selection import Scope
-from tracekit.export.staging import Block
+from tracekit.export.staging import Block, filled
 
 _DURING = "x.start_ns < chosen.to_ns AND x.end_ns >= chosen.from_ns"
 

@@ -18,7 +18,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from tracekit.export.scene import BLOCK_BYTES
+from tracekit.export.packets import BLOCK_BYTES
 from tracekit.trace import Trace
 
 Weight = Literal["host", "device"]

@@ -7,14 +7,14 @@ exported, so that attribution does not depend on the selection.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import duckdb
 from msgspec import Struct
 
 from tracekit.errors import QueryError
-from tracekit.export.scene import filled
 from tracekit.export.selection import ALWAYS, Part, Scope
 from tracekit.trace import Trace
 
@@ -209,6 +209,11 @@ def with_ends(blocks: list[Block]) -> list[Block]:
         from_ns = -ALWAYS if is_first else block.from_ns
         results.append(Block(block.part, from_ns, block.part.to_ns if is_last else block.to_ns))
     return results
+
+
+def filled(text: str, values: Mapping[str, object]) -> str:
+    """Return SQL with placeholders (words in capitals) replaced by their values."""
+    return re.sub(r"\b[A-Z_]+\b", lambda match: str(values.get(match[0], match[0])), text)
 
 
 def _sections(trace: Trace, part: Part, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:

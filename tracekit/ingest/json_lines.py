@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Struct
 
-from tracekit.ingest.progress import Progress
+from tracekit.ingest.trace_readers import Progress
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote, rows
 from tracekit.storage import Location, Place

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from tracekit.ingest.bounded_queue import ReadAhead
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.progress import Progress
-from tracekit.ingest.trace_readers import TraceReader, reader_of
+from tracekit.ingest.trace_readers import Progress, TraceReader, reader_of
 
 if TYPE_CHECKING:
     from tracekit.ingest.event_collector import EventRows

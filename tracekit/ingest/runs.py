@@ -20,8 +20,8 @@ from tracekit import manifest
 from tracekit.errors import TraceError
 from tracekit.ingest.counter_files import load_counters
 from tracekit.ingest.json_lines import BENCHMARKS, REQUESTS, UnreadableFileError, load_lines
-from tracekit.ingest.progress import Progress
 from tracekit.ingest.sources import BENCHMARKS_NAME, COUNTERS_NAME, REQUESTS_NAME
+from tracekit.ingest.trace_readers import Progress
 from tracekit.manifest import Manifest
 from tracekit.schema import RUN_TABLES
 from tracekit.sql_text import quote

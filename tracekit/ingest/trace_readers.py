@@ -11,12 +11,23 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from tracekit.errors import TraceError
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream
     from tracekit.ingest.event_collector import EventRows
     from tracekit.ingest.faults import Faults
+
+
+class Progress(Struct, frozen=True):
+    """Progress of reading a file, in bytes on disk."""
+
+    path: str
+    bytes_read: int
+    bytes_total: int
+    event_count: int
 
 
 class TraceReader(Protocol):

@@ -15,7 +15,7 @@ from tracekit.analysis.pivot import MEASURES, dimensions
 from tracekit.analysis.result import Column, Result
 from tracekit.analysis.spec import Spec
 from tracekit.errors import QueryError, TracekitError, UsageError, did_you_mean
-from tracekit.ingest.progress import Progress
+from tracekit.ingest.trace_readers import Progress
 from tracekit.mcp.folders import allowed, traces_in
 from tracekit.opening import OpenRequest, open_request
 from tracekit.render._text import printable

@@ -21,7 +21,7 @@ from pathlib import Path
 from traceback import print_exc
 
 from tracekit.errors import failed_on_given_store
-from tracekit.ingest.progress import Progress
+from tracekit.ingest.trace_readers import Progress
 from tracekit.units import MB
 
 TICK_S = 1.0

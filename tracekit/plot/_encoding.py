@@ -121,19 +121,19 @@ def positive(*fields: str) -> list[dict[str, Any]]:
     return [{"filter": {"field": field, "gt": 0}} for field in fields]
 
 
-def colours(field: str, of: Mapping[str, Colour], title: str | None = None) -> dict[str, Any]:
+def colours(field: str, of: Mapping[str, Colour]) -> dict[str, Any]:
     """Return the encoding that colors a field by its names."""
     return {
         "field": field,
         "type": "nominal",
         "scale": {"domain": list(of), "range": [colour.light for colour in of.values()]},
-        "legend": {"title": title, "orient": "top"},
+        "legend": {"title": None, "orient": "top"},
     }
 
 
-def parts(field: str, of: Mapping[str, Colour]) -> dict[str, Any]:
-    """Return the encoding of columns as parts of a total, labeled without their unit."""
-    encoding = colours(field, of)
+def parts(of: Mapping[str, Colour]) -> dict[str, Any]:
+    """Return the encoding of field `part`: parts of a total, labeled without their unit."""
+    encoding = colours("part", of)
     return encoding | {"legend": {"title": None, "orient": "top", "labelExpr": _WORDS}}
 
 
@@ -147,12 +147,16 @@ def has_several_devices(rows: Iterable[Mapping[str, Any]]) -> bool:
     return len({(row["rank"], row["device"]) for row in rows}) > 1
 
 
-def where(rows: Sequence[Mapping[str, Any]], name: str = "where") -> list[dict[str, Any]]:
-    """Return the transform that names the device of each row."""
-    return [{"calculate": _device(rows)[0], "as": name}]
+def where(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the transform that names the device of each row as `where`."""
+    return [{"calculate": _device(rows)[0], "as": "where"}]
 
 
-def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, Callable[[Mapping[str, Any]], str]]:
+NameOf = Callable[[Mapping[str, Any]], str]
+"""Returns the name of a row."""
+
+
+def _device(rows: Iterable[Mapping[str, Any]]) -> tuple[str, NameOf]:
     """Return the name of a row's device, as a Vega expression and as a Python function."""
     rows = list(rows)
     start = " · " + of_number(row["device"] for row in rows)
@@ -175,9 +179,7 @@ def devices_of(rows: Rows, every: Rows | None = None) -> tuple[list[tuple[Any, A
     return devices, [name({"rank": rank, "device": device}) for rank, device in devices]
 
 
-def request_of(
-    rows: Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
+def request_of(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], NameOf]:
     """Return the transform that names each row's request, and an equivalent Python function."""
     if len({row["run"] for row in rows}) == 1:
         return {"calculate": "'#' + datum.request_id", "as": "which"}, (
@@ -188,9 +190,7 @@ def request_of(
     )
 
 
-def joined(
-    *columns: str, name: str = "which"
-) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
+def joined(*columns: str, name: str = "which") -> tuple[dict[str, Any], NameOf]:
     """Return the transform that names each row by columns, and an equivalent Python function."""
     text = " + ' · ' + ".join(f"datum.{column}" for column in columns)
     return {"calculate": text, "as": name}, lambda row: " · ".join(
@@ -198,9 +198,7 @@ def joined(
     )
 
 
-def stream_of(
-    rows: Sequence[Mapping[str, Any]],
-) -> tuple[dict[str, Any], Callable[[Mapping[str, Any]], str]]:
+def stream_of(rows: Sequence[Mapping[str, Any]]) -> tuple[dict[str, Any], NameOf]:
     """Return the transform that names the stream of each row, and an equivalent Python function."""
     text, name = _device(rows)
     text += " + ' · stream ' + datum.stream"

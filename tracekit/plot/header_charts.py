@@ -37,7 +37,7 @@ _OF = {f"{part.name}_ns": part.colour for part in PARTS} | {"covered_ns": KIND["
 
 def parts_of_time(*columns: str) -> dict[str, Any]:
     """Return the encoding of columns as parts of device time."""
-    return parts("part", series(columns) | {one: _OF[one] for one in columns if one in _OF})
+    return parts(series(columns) | {one: _OF[one] for one in columns if one in _OF})
 
 
 def draw(view: View, rows: Rows) -> Drawing | None:

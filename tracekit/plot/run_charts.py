@@ -119,7 +119,7 @@ def serving_steps(rows: Rows) -> Drawing | None:
         "Batch of each step: prefill and decode tokens",
         quantity("start_ns", starts, "start of the step", scale={"zero": False}),
         quantity("token_count", [], "tokens in the step", scale={"type": "log"}),
-        parts("part", STEP_PARTS),
+        parts(STEP_PARTS),
         ("step", "phase", "part", "token_count", "request_count", "dur_ns", "idle_pct"),
         transform=[
             {"filter": {"field": "step", "valid": True}},
@@ -338,13 +338,13 @@ def scaling(rows: Rows) -> Drawing | None:
 
 
 def _curves(
-    rows: Rows,
     title: str,
     along: tuple[str, str],
     reached: tuple[str, str],
     of: Sequence[str],
     also: Sequence[str],
     rate_scale: Mapping[str, Any],
+    rows: Rows,
 ) -> Drawing | None:
     """Return curves of microbenchmarks by size; the columns in `of` identify a curve."""
     (x, x_title), (y, y_title) = along, reached
@@ -364,43 +364,35 @@ def _curves(
     )
 
 
-@chart("bench_gemm")
-def bench_gemm(rows: Rows) -> Drawing | None:
-    """GEMM rates on the machine, by number of rows."""
-    return _curves(
-        rows,
+_CURVES: dict[str, tuple[Any, ...]] = {
+    "bench_gemm": (
+        "GEMM rates on the machine, by number of rows.",
         "Achieved GEMM rate, by size",
         ("m", "rows of the GEMM (M)"),
         ("flop_per_s", "reached"),
         ("run", "device", "op", "dtype", "series"),
         ("n", "k", "peak_pct", "median_ns", "interval_pct", "device_name"),
         {"zero": True},
-    )
-
-
-@chart("bench_memcpy")
-def bench_memcpy(rows: Rows) -> Drawing | None:
-    """Copy bandwidth of the machine, by size."""
-    return _curves(
-        rows,
+    ),
+    "bench_memcpy": (
+        "Copy bandwidth of the machine, by size.",
         "Copy bandwidth, by size",
         ("message_bytes", "size of the copy"),
         ("bytes_per_s", "rate"),
         ("run", "device", "op", "memory"),
         ("median_ns", "interval_pct", "peak_pct", "device_name"),
         {"type": "log"},
-    )
-
-
-@chart("bench_collectives")
-def bench_collectives(rows: Rows) -> Drawing | None:
-    """Bandwidth of collectives on the machine, by message size."""
-    return _curves(
-        rows,
+    ),
+    "bench_collectives": (
+        "Bandwidth of collectives on the machine, by message size.",
         "Collective bandwidth, by size",
         ("message_bytes", "size of the message"),
         ("bus_bytes_per_s", "bus bandwidth"),
         ("run", "op", "backend", "group_size"),
         ("algorithm_bytes_per_s", "median_ns", "interval_pct", "device_name"),
         {"type": "log"},
-    )
+    ),
+}
+
+for _name, (_about, *_settings) in _CURVES.items():
+    register(_name, (_name,), partial(_curves, *_settings), _about)

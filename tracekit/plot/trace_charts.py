@@ -175,7 +175,7 @@ def step_spread(rows: Rows) -> Drawing | None:
         "Differences between devices in each step",
         _step_axis(),
         quantity("part_ns", [row["max_ns"] for row in rows], "duration on the device"),
-        parts("part", of),
+        parts(of),
         ("step", "part", "part_ns", "rank_count", "min_rank", "max_rank", "spread_pct"),
         transform=[{"fold": [*of], "as": ["part", "part_ns"]}],
         mark={"point": True},
@@ -349,7 +349,7 @@ def collective_skew(rows: Rows) -> Drawing | None:
         rows,
         y=names("which", order),
         x=("part_ns", "max_dur_ns", "duration on the rank that waited longest"),
-        colour=parts("part", shares),
+        colour=parts(shares),
         tip=(
             *("which", "transfer_ns", "max_wait_ns", "straggler_rank"),
             *("longest_waiting_rank", "message_bytes"),

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracekit.errors import StoreError, UsageError
-from tracekit.report.answers import gather
 from tracekit.report.comparison_page import comparison_page, modules_of
 from tracekit.report.document import GENERATOR
 from tracekit.report.overview_page import overview_page, several_runs
-from tracekit.report.page import page
+from tracekit.report.page import gather, page
 from tracekit.report.runs_page import runs_page
 from tracekit.storage.temp_dirs import atomic_path
 from tracekit.trace import Trace

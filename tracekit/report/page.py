@@ -1,4 +1,4 @@
-"""The report of a trace: sections with placeholders for charts and tables.
+"""The report of a trace: its results, and sections with placeholders for charts and tables.
 
 The page needs no network. Its content security policy allows only its own style and script, by
 their digests.
@@ -9,15 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
-from importlib.util import find_spec
 from itertools import groupby
 
-from tracekit.analysis.breakdown import ADVICE, TOTALS
-from tracekit.plot import Chart
+from msgspec import Struct, field
+
+from tracekit.analysis.breakdown import ADVICE, MFU, ROLES, RUN_IDLE, TOTALS, is_small
+from tracekit.analysis.catalog import load_catalog
+from tracekit.analysis.result import Result
+from tracekit.errors import QueryError, UsageError
+from tracekit.plot import PARAMS, Chart
 from tracekit.render._text import printable
 from tracekit.render.sections import SECTIONS as TERMINAL_SECTIONS
 from tracekit.render.sections.device_time import step_of
-from tracekit.report.answers import Answers
 from tracekit.report.budget import Cut, cut
 from tracekit.report.events import event_counts, packed_events
 from tracekit.report.first_screen import badge, step_bar, suggestions, tiles
@@ -39,6 +42,73 @@ from tracekit.report.parts import (
 )
 from tracekit.report.sections import SECTIONS, TIMELINE_EVENTS, TIMELINE_HOST, Section
 from tracekit.report.verdict import sentences
+from tracekit.trace import Trace
+
+
+class Answers(Struct):
+    """Results by analysis, reasons for missing results, and the complete critical path."""
+
+    results: dict[str, Result]
+    refused: dict[str, str] = field(default_factory=dict)
+    path: Result | None = None
+
+    def has_rows(self, name: str) -> bool:
+        """Return whether an analysis was run and returned rows."""
+        return bool(self.results.get(name))
+
+
+def gather(trace: Trace) -> Answers:
+    """Run all analyses that a report shows."""
+    answers = Answers(dict(trace.breakdown()))
+    results = answers.results
+    catalog = load_catalog()
+    specs = [catalog.analysis(name) for name in _wanted(results)]
+    _ask(trace, [spec.name for spec in specs], answers)
+    if "path_totals" in results:
+        results[ADVICE] = trace.advise().as_result()
+    answers.path = results.get("critical_path")
+    for name in PARAMS.keys() & results.keys():
+        results[name] = trace.query(name, **PARAMS[name])
+    return answers
+
+
+def _wanted(results: Mapping[str, Result]) -> Iterator[str]:
+    """Yield the analyses of applicable sections that a breakdown lacks."""
+    catalog = load_catalog()
+    is_served = "throughput" in results
+    has_traces = "timeline" in results
+    phases = results["phases"].column("phase") if has_traces else ()
+    has_serving_phases = not {"prefill", "decode", "mixed", "verify"}.isdisjoint(phases)
+    is_several = has_traces and (len(results["trace"]) > 1 or len(results["timeline"]) > 1)
+    applies = {
+        "traces": has_traces,
+        "ranks": is_several,
+        "serving": has_traces and (is_served or has_serving_phases),
+        "graph": has_traces and is_small(results["timeline"]),
+    }
+    if has_traces:
+        yield "verdict"
+        if results.get(RUN_IDLE):
+            yield MFU
+    for section in SECTIONS:
+        for name in (*section.tables, *section.drawn):
+            # Without recorded modules, a breakdown already includes roles.
+            if name in results or name == ROLES or (name in section.of_ranks and not is_several):
+                continue
+            if is_served if catalog.analysis(name).scope == "runs" else applies[section.of]:
+                yield name
+
+
+def _ask(trace: Trace, names: Sequence[str], answers: Answers) -> None:
+    """Run analyses two at a time. If one fails, run all sequentially to get the reasons."""
+    try:
+        answers.results |= trace.results(names)
+    except (QueryError, UsageError):
+        for name in names:
+            try:
+                answers.results[name] = trace.query(name)
+            except (QueryError, UsageError) as error:
+                answers.refused[name] = error.message
 
 
 def page(answers: Answers, traces: Sequence[str]) -> str:
@@ -54,8 +124,6 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         if any(answers.has_rows(name) for name in section.tables)
     ]
     has_events = any(one.name == "events" for one in shown)
-    # An installation may lack `tracekit view`.
-    has_viewer = find_spec("tracekit.cli.view") is not None
     title = _title(answers, traces)
     return page_of(
         (title, title),
@@ -67,7 +135,7 @@ def page(answers: Answers, traces: Sequence[str]) -> str:
         )
         if has_events
         else None,
-        view_command=f"tracekit view {quoted(*traces)}" if has_viewer else None,
+        view_command=f"tracekit view {quoted(*traces)}",
     )
 
 

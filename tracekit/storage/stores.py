@@ -72,11 +72,6 @@ def store_of(url: Url) -> Any:
         return _STORES[key]
 
 
-def forget_stores() -> None:
-    """Remove all clients, because each keeps the credentials of its creation."""
-    _STORES.clear()
-
-
 def _connect(url: Url) -> Any:
     limit = timedelta(seconds=limit_s())
     options = {
@@ -104,7 +99,9 @@ def _connect(url: Url) -> Any:
         if url.scheme in ("s3", "s3a"):
             return store.S3Store(url.place, **_s3_settings(), **options)
         if url.scheme in ("gs", "gcs"):
-            return store.GCSStore(url.place, **_google_settings(), **options)
+            emulator = os.environ.get("STORAGE_EMULATOR_HOST")
+            google = {"base_url": emulator, "skip_signature": True} if emulator else {}
+            return store.GCSStore(url.place, **google, **options)
         container, _, host = url.place.partition("@")
         return store.AzureStore(container, **_azure_settings(host), **options)
     except ImportError:
@@ -141,11 +138,6 @@ def _s3_settings() -> dict[str, Any]:
     }
     settings: dict[str, Any] = {name: value for name, value in options.items() if value}
     return {**settings, "credential_provider": current}
-
-
-def _google_settings() -> dict[str, Any]:
-    emulator = os.environ.get("STORAGE_EMULATOR_HOST")
-    return {"base_url": emulator, "skip_signature": True} if emulator else {}
 
 
 def _azure_settings(host: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from tracekit.units import NS_PER_MS, NS_PER_S
 
-from ...process.signals import signals_as_cancellation
+from ...process.ending import signals_as_cancellation
 from ..plan import LoadPlan, LoadResult, Mark, ProfilePlan, Progress
 from ..records import RequestRecord
 from ..runner import LoadRunner, Pass

@@ -56,13 +56,7 @@ class Section(Struct, frozen=True):
         if self.needs is not None and not data.get(self.needs):
             return []
         screen = Screen(data, width, full, wide)
-        if not (full and self.tables):
-            return self.draw(screen)
-        return [
-            line
-            for title, analysis in self.tables.items()
-            for line in (screen.heading(title), *screen.table(analysis))
-        ]
+        return screen.tables(self.tables) if full and self.tables else self.draw(screen)
 
 
 def _nothing(_screen: Screen) -> list[Text]:
@@ -82,10 +76,24 @@ def _described(sections: Mapping[str, Section]) -> dict[str, Section]:
 
 
 _SECTIONS = {
-    "comparison": Section(comparison.total, "comparison"),
-    "comparison_split": Section(comparison.split, "comparison_split"),
+    "comparison": Section(
+        comparison.total,
+        "comparison",
+        {
+            "Comparison": "comparison",
+            "Noise": "comparison_noise",
+            "Effects": "comparison_effects",
+        },
+    ),
+    "comparison_split": Section(
+        comparison.split,
+        "comparison_split",
+        {"Split": "comparison_split", "Work": "comparison_work", "Modules": "comparison_modules"},
+    ),
     "comparison_noise": Section(comparison.noise, "comparison_noise"),
-    "comparison_setup": Section(comparison.setup, "comparison_setup"),
+    "comparison_setup": Section(
+        comparison.setup, "comparison_setup", {"Configuration differences": "comparison_setup"}
+    ),
     "comparison_serving": Section(comparison.serving),
     "history": Section(comparison.history, "history"),
     "run": Section(trace.run, "run", {"Run": "run"}),

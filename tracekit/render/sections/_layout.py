@@ -14,7 +14,7 @@ from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Result
 from tracekit.palette import KIND
 from tracekit.render._bars import share_bar
-from tracekit.render._cells import TextColumn, figure_column
+from tracekit.render._cells import NOTHING, TextColumn, figure_column
 from tracekit.render._grid import broken_header, grid_lines
 from tracekit.render._text import cell_width, fit, printable, truncate, truncate_names
 from tracekit.units import (
@@ -24,7 +24,6 @@ from tracekit.units import (
     stem_of,
 )
 
-NONE = "–"
 SEPARATOR = "  ·  "
 _GAP = "  "
 _GPUS = frozenset({"cuda", "hip", "xpu"})
@@ -54,6 +53,14 @@ class Screen(Struct, frozen=True, dict=True):
     def table(self, name: str) -> Iterator[Text]:
         """Return an analysis as a table with all rows."""
         return grid_lines(self.data[name], None if self.wide else self.width, units=True)
+
+    def tables(self, names: Mapping[str, str]) -> list[Text]:
+        """Return analyses by title as tables with all rows."""
+        return [
+            line
+            for title, name in names.items()
+            for line in (self.heading(title), *self.table(name))
+        ]
 
     @cached_property
     def has_steps(self) -> bool:
@@ -178,10 +185,10 @@ class Screen(Struct, frozen=True, dict=True):
             out += map(Text, others)
         return out
 
-    def wrapped(self, text: str, style: str = "dim") -> list[Text]:
-        """Return text wrapped for display below a table."""
+    def wrapped(self, text: str) -> list[Text]:
+        """Return dim text wrapped for display below a table."""
         lines = textwrap.wrap(text, self.width, initial_indent=_GAP, subsequent_indent=_GAP)
-        return [Text(line, style) for line in lines]
+        return [Text(line, "dim") for line in lines]
 
     def ended(self, line: Text, text: str, style: str = "") -> Text:
         """Append two spaces and the text to a line, truncated at the width."""
@@ -207,11 +214,11 @@ class Screen(Struct, frozen=True, dict=True):
         return lines
 
 
-def more(count: int, one: str, many: str = "") -> list[Text]:
+def more(count: int, one: str) -> list[Text]:
     """Return a line with the number of rows that are not shown, or no line for 0."""
     if count <= 0:
         return []
-    what = one if count == 1 else many or f"{one}s"
+    what = one if count == 1 else f"{one}s"
     return [Text(f"  … {count:,} more {what} (--full)", style="dim")]
 
 
@@ -258,7 +265,7 @@ def figures(
 
 def pct_text(pct: float | None) -> str:
     """Return a share in percent, or a dash if it is unknown."""
-    return NONE if pct is None else f"{format_pct(pct)} %"
+    return NOTHING if pct is None else f"{format_pct(pct)} %"
 
 
 def signed_ms(value_ns: int, decimals: int) -> str:
@@ -276,13 +283,13 @@ def signed(name: str, rows: Sequence[Row], title: str = "") -> TextColumn:
     """Return a column of time differences with signs."""
     values = [row[name] for row in rows]
     decimals = short_decimals(value for value in values if value is not None)
-    cells = [NONE if ns is None else signed_ms(ns, decimals) for ns in values]
+    cells = [NOTHING if ns is None else signed_ms(ns, decimals) for ns in values]
     return TextColumn(name, title, cells, True, "ms")
 
 
 def change_column(name: str, rows: Sequence[Row]) -> TextColumn:
     """Return a column of differences with signs, in percent of the base."""
-    cells = [NONE if row[name] is None else f"{row[name]:+,.1f}" for row in rows]
+    cells = [NOTHING if row[name] is None else f"{row[name]:+,.1f}" for row in rows]
     return TextColumn(name, "% of base", cells, True)
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.text import Text
 
-from tracekit.render._cells import TextColumn
+from tracekit.render._cells import NOTHING, TextColumn
 from tracekit.render._curves import MAX_CURVES, RateCurve, rate_curve_lines
 from tracekit.render._text import printable
-from tracekit.render.sections._layout import NONE, Row, Screen, figures, more
+from tracekit.render.sections._layout import Row, Screen, figures, more
 from tracekit.units import format_bytes, format_bytes_per_s, format_flop_per_s
 
 Rows = list[dict[str, Any]]
@@ -102,7 +102,7 @@ def bench_gemm(screen: Screen) -> list[Text]:
 
 def _shape(row: Row) -> str:
     if row["m"] is None:
-        return NONE
+        return NOTHING
     batch = f"{row['batch']} × " if row["batch"] != 1 else ""
     return f"{batch}{row['m']}×{row['n']}×{row['k']}"
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.text import Text
 
 from tracekit.palette import LABELS
-from tracekit.render._cells import TextColumn
+from tracekit.render._cells import NOTHING, TextColumn
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import (
-    NONE,
     Row,
     Screen,
     change_column,
@@ -59,27 +58,19 @@ _MIN_EFFECT_PCT = 1
 _SERVING = ("comparison_latency", "comparison_throughput", "comparison_batches")
 
 
-def _tables(screen: Screen, names: Iterable[str]) -> list[Text]:
-    out: list[Text] = []
-    for name in names:
-        title = name.removeprefix("comparison_").capitalize()
-        out += [screen.heading(title), *screen.table(name)]
-    return out
-
-
 def _interval(row: Row) -> str:
-    return NONE if row["low_pct"] is None else f"{row['low_pct']:+,.1f} … {row['high_pct']:+,.1f} %"
+    if row["low_pct"] is None:
+        return NOTHING
+    return f"{row['low_pct']:+,.1f} … {row['high_pct']:+,.1f} %"
 
 
 def setup(screen: Screen) -> list[Text]:
     """Return a line per difference in the setup: all that matter, and some of the others."""
     title = Text("Configuration differences", style="bold")
-    if screen.full:
-        return [title, *screen.table("comparison_setup")]
     rows = screen.rows("comparison_setup")
-    progress_reports = [row for row in rows if row["weight"] == "matters"]
+    important = [row for row in rows if row["weight"] == "matters"]
     notes = [row for row in rows if row["weight"] != "matters"]
-    shown = [*progress_reports, *notes[:_MAX_NOTES]]
+    shown = [*important, *notes[:_MAX_NOTES]]
     labels = [printable(f"{row['subject']} {row['name']}") for row in shown]
     texts = [
         " → ".join(
@@ -93,8 +84,6 @@ def setup(screen: Screen) -> list[Text]:
 
 def total(screen: Screen) -> list[Text]:
     """Return the total difference with its verdict and its explanation."""
-    if screen.full:
-        return _tables(screen, ("comparison", "comparison_noise", "comparison_effects"))
     (row,) = screen.rows("comparison")
     noise = screen.rows("comparison_noise")
     lines = [*_difference(row, noise), *_busy_time(noise), Text(_rests_on(row), "dim")]
@@ -333,8 +322,6 @@ def _remarks(row: Row, side: str) -> str:
 
 def split(screen: Screen) -> list[Text]:
     """Return the difference by category as a tree that adds up."""
-    if screen.full:
-        return _tables(screen, ("comparison_split", "comparison_work", "comparison_modules"))
     rows = screen.rows("comparison_split")
     children: dict[int | None, list[dict[str, Any]]] = {}
     for row in rows:
@@ -396,7 +383,8 @@ def serving(screen: Screen) -> list[Text]:
     if not results:
         return []
     if screen.full:
-        return _tables(screen, results)
+        titles = {name.removeprefix("comparison_").capitalize(): name for name in results}
+        return screen.tables(titles)
     latency, rates, batches = map(screen.rows, _SERVING)
     out = _requests(latency, rates, screen)
     steps = _steps(batches, screen)

@@ -104,16 +104,12 @@ def stragglers(screen: Screen) -> list[Text]:
     rows = screen.rows("stragglers")
     # Outliers cannot be determined with few ranks.
     can_tell = any(known is not None for known in data["rank_summary"].column("is_outlier"))
+    title, note = "Waits", "who waits for whom; outlier detection needs at least 4 ranks"
     if rows:
-        out = [
-            screen.heading("Stragglers", "slower than comparable ranks by more than a robust limit")
-        ]
+        title, note = "Stragglers", "slower than comparable ranks by more than a robust limit"
     elif can_tell:
-        out = [screen.heading("Waits", "who waits for whom; no rank, node, or link is an outlier")]
-    else:
-        out = [
-            screen.heading("Waits", "who waits for whom; outlier detection needs at least 4 ranks")
-        ]
+        note = "who waits for whom; no rank, node, or link is an outlier"
+    out = [screen.heading(title, note)]
     out += [_outlier(row, screen) for row in rows[:MAX_NAMED]]
     out += more(len(rows) - MAX_NAMED, "outlier")
     waits = [row for row in screen.rows("waits") if not row["is_passed_on"]]
@@ -178,10 +174,7 @@ def parallel_groups(screen: Screen) -> list[Text]:
     out: list[Text] = []
     for name, (title, draw) in _PARALLEL.items():
         if screen.data.get(name):
-            if screen.full:
-                out += [screen.heading(title), *screen.table(name)]
-            else:
-                out += draw(screen.rows(name), screen)
+            out += screen.tables({title: name}) if screen.full else draw(screen.rows(name), screen)
     return out
 
 

@@ -275,7 +275,7 @@ def problems(health: Result) -> Result:
     is_single = health.column("metric").count("rank_unknown") < 2
     rows = [
         tuple(row.values())
-        for row in sorted(health.to_dicts(), key=lambda row: _severity(row["severity"]))
+        for row in sorted(health.to_dicts(), key=lambda row: _SEVERITIES.get(row["severity"], 1))
         if row["severity"] != "ok"
         and not (is_single and (row["metric"], row["severity"]) == ("rank_unknown", "note"))
     ]
@@ -291,10 +291,6 @@ def _fitting(findings: list[str], room: int) -> str:
         if cell_width(text) <= room:
             return text
     return ""
-
-
-def _severity(severity: str) -> int:
-    return _SEVERITIES.get(severity, 1)
 
 
 def _findings(rows: list[dict[str, Any]]) -> list[str]:
