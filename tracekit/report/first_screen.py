@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from tracekit.analysis.breakdown import MFU, mean_mfu
+from tracekit.analysis.breakdown import ADVICE, MFU, mean_mfu
 from tracekit.analysis.result import Result
 from tracekit.palette import KIND, PHASE, SERIES
-from tracekit.prediction.advising import gain_text
+from tracekit.prediction.advising import STEP, gain_text
+from tracekit.prediction.predicting import RECORDING
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import Screen
 from tracekit.render.sections.device_time import main_cause, step_of
@@ -144,11 +145,11 @@ def badge(results: Mapping[str, Result]) -> Iterator[str]:
         yield f'<p class="badge"><a href="#health">{text}</a></p>'
 
 
-def suggestions(advice: Result, command: str) -> Iterator[str]:
+def suggestions(results: Mapping[str, Result], command: str) -> Iterator[str]:
     """Yield suggested changes, best first, with a bar for each gain."""
     yield '<section id="advice" aria-labelledby="advice-title">'
     yield '<h2 id="advice-title">Suggestions</h2>'
-    rows = advice.to_dicts()
+    rows = results[ADVICE].to_dicts()
     if rows:
         yield "<ol>"
         for row in rows[:_MAX_ADVICE]:
@@ -159,5 +160,10 @@ def suggestions(advice: Result, command: str) -> Iterator[str]:
         yield "</ol>"
     else:
         yield "<p>No change is predicted to gain over 1 %.</p>"
+    for row in [row for row in rows if row["figure"] == STEP][:1]:
+        unit, kind = "step" if step_of(results) else "run", row["base"]
+        basis = kind if kind == RECORDING else f"unprofiled, {kind}"
+        length = format_short(row["before_step_ns"])
+        yield f'<p class="note">Gains are per {unit} of {length} ({basis}).</p>'
     yield f'<p class="note">Evidence and assumptions: <code>{escape(command)}</code></p>'
     yield "</section>"

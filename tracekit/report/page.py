@@ -169,7 +169,7 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
     yield from tiles(answers.results)
     yield from step_bar(answers.results)
     if ADVICE in answers.results and answers.has_rows("timeline"):
-        yield from suggestions(answers.results[ADVICE], f"tracekit advise {quoted(*traces)}")
+        yield from suggestions(answers.results, f"tracekit advise {quoted(*traces)}")
     yield from badge(answers.results)
     verdicts, unrecorded = (answers.results.get(name) for name in ("verdict", "unrecorded"))
     verdict_sentences = sentences(verdicts, unrecorded, step_of(answers.results))
