@@ -1,7 +1,6 @@
 """A run of a few ranks that one can read on a screen."""
 
 import json
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,13 +65,8 @@ def read_apart(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a cache and a temporary folder for the test."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+def places(cache: Path) -> None:
+    """Give each test its own cache and temporary folder."""
 
 
 @pytest.fixture
