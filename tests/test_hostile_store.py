@@ -59,9 +59,7 @@ CRAFTED = {
 
 @pytest.fixture(scope="session")
 def whole_store(sample_trace, opened):
-    store = opened(sample_trace).store_path
-    assert store is not None
-    return store
+    return opened(sample_trace).store_path
 
 
 @pytest.fixture
@@ -163,7 +161,6 @@ def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(kernels, tmp_path, m
     with tracekit.open(kernels) as trace:
         right = trace.query("timeline").rows
         path = trace.store_path
-    assert path is not None
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE MACRO sum(x) AS 0")
     with tracekit.open(kernels) as trace:

@@ -252,7 +252,7 @@ sys.exit(7)
 
 def start(program, **options):
     command = [sys.executable, "-c", RUNNER, sys.executable, "-c", program]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -260,8 +260,6 @@ def start(program, **options):
         start_new_session=True,
         **options,
     )
-    assert isinstance(process, subprocess.Popen)
-    return process
 
 
 def read_line(process):

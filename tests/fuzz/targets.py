@@ -13,11 +13,10 @@ import pickle
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -35,7 +34,7 @@ from tracekit.wire import bytes_field, number_field
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
-EVENTS: list[dict[str, Any]] = [
+EVENTS = [
     {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
     {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 8, "ts": 10.25, "dur": 5}
     | {"args": {"External id": 3, "Input Dims": [[2, 3], [], [[1]]], "x": {"y": [{"z": {}}]}}},
@@ -56,7 +55,7 @@ PIECES = (
 PIECES += [b"\n", b"\0", b"\xff", b" ", b"\\ud800", b"9" * 30, b"-0", b"1e999", b"null", b"true"]
 
 
-def mutated(chance: random.Random, text: bytes, pieces: list[bytes] = PIECES) -> bytes:
+def mutated(chance, text, pieces=PIECES):
     """Damage a text: insert, delete, repeat, and overwrite pieces."""
     data = bytearray(text)
     for _ in range(chance.choice([1, 1, 2, 5, 20])):
@@ -79,13 +78,13 @@ def mutated(chance: random.Random, text: bytes, pieces: list[bytes] = PIECES) ->
     return bytes(data)
 
 
-def one_line(error: TracekitError) -> None:
+def one_line(error):
     """Check that an error is one line."""
     assert "\n" not in error.message
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
+def folder():
     """Yield a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tracekit-fuzz-") as name:
         yield Path(name)
@@ -94,7 +93,7 @@ def folder() -> Iterator[Path]:
 # -- traces ----------------------------------------------------------------------------------------
 
 
-def make_trace(chance: random.Random) -> bytes:
+def make_trace(chance):
     """Return a trace, mostly damaged, and sometimes compressed."""
     events = chance.choices(EVENTS, k=chance.choice([1, 5, 30]))
     indent = chance.choice([None, None, 1])
@@ -112,7 +111,7 @@ def make_trace(chance: random.Random) -> bytes:
     return text
 
 
-def check_trace(data: bytes) -> None:
+def check_trace(data):
     """Every event that Python's json reads is in a table or rejected."""
     with folder() as place:
         path = place / "trace.json"
@@ -138,7 +137,7 @@ def check_trace(data: bytes) -> None:
         assert event_id in kept or not _is_plain(event), f"event {event_id} was not read"
 
 
-def _is_plain(event: object) -> bool:
+def _is_plain(event):
     """Return whether an event must be readable; False if that is not obvious."""
     if not isinstance(event, dict) or event.get("ph") not in ("i", "C", "X"):
         return False
@@ -146,7 +145,7 @@ def _is_plain(event: object) -> bool:
     return all(type(time) is int and 0 <= time < 10**9 for time in times)
 
 
-def _tables(path: Path) -> tuple[set[int], set[int]] | None:
+def _tables(path):
     """Return the ids of readable and rejected events."""
     try:
         with build_temporary(library_file()) as build, Reading(path) as reading:
@@ -167,13 +166,13 @@ def _tables(path: Path) -> tuple[set[int], set[int]] | None:
 # -- traces of other formats -----------------------------------------------------------------------
 
 
-def _stat(number: int, field: int, value: int | bytes) -> bytes:
+def _stat(number, field, value):
     written = number_field(field, value) if isinstance(value, int) else bytes_field(field, value)
     return number_field(1, number) + written
 
 
-def _xspace() -> bytes:
-    def plane(name: bytes, line: bytes) -> bytes:
+def _xspace():
+    def plane(name, line):
         kind = number_field(1, 1) + bytes_field(2, number_field(1, 1) + bytes_field(2, b"gemm"))
         stats = b"correlation_id kernel_details jit(f)/jvp(M)/dot name".split()
         names = [
@@ -190,7 +189,7 @@ def _xspace() -> bytes:
     return plane(b"/host:CPU", b"python") + plane(b"/device:GPU:0", b"Stream #7(Kernel)")
 
 
-def _rocprof() -> bytes:
+def _rocprof():
     handle = {"handle": 1}
     size = {"x": 4, "y": 2, "z": 1}
     record = {"kind": 0, "operation": 0, "correlation_id": {"internal": 3}, "thread_id": 5}
@@ -211,31 +210,31 @@ def _rocprof() -> bytes:
     return json.dumps({"rocprofiler-sdk-tool": [process]}).encode()
 
 
-def _perfetto() -> bytes:
+def _perfetto():
     with folder() as place:
         (place / "t.json").write_text(json.dumps(EVENTS))
-        parts: list[bytes] = []
+        parts = []
         with tracekit.open(place / "t.json", cache=False) as trace:
             export_perfetto(trace, lambda part: parts.append(bytes(part)))
     return b"".join(parts)
 
 
 @functools.cache
-def _other_formats() -> list[bytes]:
+def _other_formats():
     entry = {"action": "alloc", "addr": 5, "size": 8, "stream": 0, "time_us": 3, "frames": []}
     history = {"segments": [], "device_traces": [[entry, entry | {"action": "free_completed"}]]}
     timeline = b"[[-1, 1, 8, 0], [5, 2, 16, 3], [9, 3, -16, 3]]"
     return [_xspace(), _rocprof(), _perfetto(), pickle.dumps(history), timeline]
 
 
-def make_format(chance: random.Random) -> bytes:
+def make_format(chance):
     """Return a trace of another format, damaged after its first bytes."""
     whole = chance.choice(_other_formats())
     data = whole[:8] + mutated(chance, whole[8:])
     return gzip.compress(data, mtime=0) if chance.random() < 0.1 else data
 
 
-def check_format(data: bytes) -> None:
+def check_format(data):
     """The file is read, or refused in one line."""
     with folder() as place:
         path = place / "trace"
@@ -252,14 +251,14 @@ def check_format(data: bytes) -> None:
 
 
 @functools.cache
-def _store() -> bytes:
+def _store():
     with folder() as place:
         source = place / "t.json"
         source.write_text(json.dumps(EVENTS))
         return ingest([source], place / "s.duckdb").read_bytes()
 
 
-def make_store(chance: random.Random) -> bytes:
+def make_store(chance):
     """Return a list of edits of a store: position, size, and new bytes."""
     edits = [
         [chance.random(), chance.choice([0, 1, 16, 4096, 1 << 18]), chance.randbytes(4).hex()]
@@ -271,7 +270,7 @@ def make_store(chance: random.Random) -> bytes:
     return json.dumps(edits).encode()
 
 
-def check_store(data: bytes) -> None:
+def check_store(data):
     """A damaged store answers or is refused."""
     store = bytearray(_store())
     for place, size, text in json.loads(data):
@@ -315,12 +314,12 @@ TOML = (
 ).split()
 
 
-def make_rules(chance: random.Random) -> bytes:
+def make_rules(chance):
     """Return a damaged rules file."""
     return mutated(chance, RULES, TOML)
 
 
-def check_rules_file(data: bytes) -> None:
+def check_rules_file(data):
     """A rules file is applied, or refused in one line."""
     with folder() as place:
         path, trace = place / "rules.toml", place / "t.json"
@@ -347,12 +346,12 @@ MANIFEST = {
 }  # fmt: skip
 
 
-def make_manifest(chance: random.Random) -> bytes:
+def make_manifest(chance):
     """Return a damaged run.json."""
     return mutated(chance, json.dumps(MANIFEST, indent=chance.choice([None, 2])).encode())
 
 
-def check_manifest(data: bytes) -> None:
+def check_manifest(data):
     """A manifest is read, or becomes a row with the reason."""
     with folder() as place:
         (place / "run.json").write_bytes(data)
@@ -372,21 +371,21 @@ TIMESTAMP_NS NULL [1,2] {'a':1} ::BLOB ' é ::DECIMAL(38,9) range(9) unnest $1 ?
 """
 
 
-def make_sql(chance: random.Random) -> bytes:
+def make_sql(chance):
     """Return words of SQL."""
     text = " ".join(chance.choices(SQL.split(), k=chance.choice([1, 4, 8, 16])))
     return (text if chance.random() < 0.5 else "SELECT " + text).encode()
 
 
 @functools.cache
-def _trace() -> tracekit.Trace:
+def _trace():
     with folder() as place:
         source = place / "t.json"
         source.write_text(json.dumps(EVENTS))
         return tracekit.open(source, cache=False)
 
 
-def check_sql(data: bytes) -> None:
+def check_sql(data):
     """A statement returns rows or an error of one line, and reads no file."""
     trace = _trace()
     try:
@@ -405,17 +404,17 @@ def check_sql(data: bytes) -> None:
 
 
 @functools.cache
-def _hostile() -> ModuleType:
+def _hostile():
     sys.path.insert(0, str(REPO / "tests" / "collectors" / "serving"))
     return importlib.import_module("_hostile")
 
 
-def make_server(chance: random.Random) -> bytes:
+def make_server(chance):
     """Return the seed of a hostile server."""
     return str(chance.randrange(10**12)).encode()
 
 
-def check_server(data: bytes) -> None:
+def check_server(data):
     """A run against a hostile server leaves a readable run folder, or one error."""
     hostile = _hostile()
     with folder() as place:

@@ -1,7 +1,5 @@
 """Databases of rocprofv3 (rocpd) with its schema versions 3 and 4."""
 
-from typing import Any
-
 import pytest
 from databases_by_hand import database
 
@@ -23,7 +21,7 @@ class Process:
 
     def __init__(self, version, machine="m1"):
         self.is_tracked = version.startswith("4")
-        self.tables: dict[str, list[dict[str, Any]]] = {
+        self.tables = {
             "rocpd_metadata": [{"tag": "schema_version", "value": version}],
             "rocpd_string": [{"id": number, "string": text} for text, number in ID.items()],
             "rocpd_info_node": [{"id": 1, "machine_id": machine, "hostname": "node7"}],

@@ -23,7 +23,7 @@ class Space:
     """Builds an XSpace with the field numbers of tsl/profiler/protobuf/xplane.proto."""
 
     def __init__(self):
-        self.planes: list[bytes] = []
+        self.planes = []
 
     def plane(self, name, lines, **stats):
         """Add a plane; an event is name, start and end in ps, and stats."""

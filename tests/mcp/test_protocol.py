@@ -248,8 +248,6 @@ def test_a_client_that_leaves_takes_its_calls_with_it(folder, environment, is_ki
         text=True,
         bufsize=1,
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         endless = {"trace": "a.json", "statement": ENDLESS}
         for message in (
             {"id": 1, "method": "initialize", "params": HELLO},

@@ -2,7 +2,6 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -48,9 +47,6 @@ def without_comments(sql):
 
 SHARED = ("trace_id", "run_id")
 """Columns that belong to every join of two relations that both have them."""
-
-Columns = Mapping[str, str]
-"""Of a relation: name to DuckDB type."""
 
 
 def wrong_keys(spec, relations):

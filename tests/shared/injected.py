@@ -4,20 +4,13 @@ Times are integer nanoseconds. Inserted time delays later events, and prolongs r
 one kernel is running, no other GPU work changes.
 """
 
-from __future__ import annotations
-
 import copy
 import gzip
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
 import msgspec
-
-Event = dict[str, Any]
 
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
@@ -25,9 +18,9 @@ _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 class Injected:
     """A modifiable trace whose events have `start` and `end` in ns."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document):
         self.top = {key: value for key, value in document.items() if key != "traceEvents"}
-        self.events: list[Event] = []
+        self.events = []
         for event in document["traceEvents"]:
             event = copy.copy(event)
             if "ts" in event:
@@ -37,13 +30,13 @@ class Injected:
             self.events.append(event)
 
     @classmethod
-    def of(cls, path: Path) -> Injected:
+    def of(cls, path):
         """Read a trace file with exact times."""
         data = path.read_bytes()
         text = gzip.decompress(data) if path.suffix == ".gz" else data
         return cls(json.loads(text, parse_float=Decimal))
 
-    def write(self, path: Path) -> Path:
+    def write(self, path):
         """Write the trace with exact times."""
         events = []
         for event in self.events:
@@ -58,11 +51,11 @@ class Injected:
         path.write_bytes(encoder.encode({**self.top, "traceEvents": events}))
         return path
 
-    def work(self) -> list[Event]:
+    def work(self):
         found = [event for event in self.events if event.get("cat") in _DEVICE]
         return sorted(found, key=lambda event: event["start"])
 
-    def insert(self, moments: Iterable[tuple[int, int]]) -> None:
+    def insert(self, moments):
         """Insert time: pairs of a timestamp (before any insertion) and a duration in ns.
 
         Device work that ends at a timestamp is prolonged; other events are not.
@@ -82,7 +75,7 @@ class Injected:
                 look = bisect_right if event.get("cat") in _DEVICE else bisect_left
                 event["end"] += max(sums[look(at, event["end"])], sums[bisect_right(at, start)])
 
-    def lengthen(self, is_meant: Callable[[Event], bool], ppm: int) -> int:
+    def lengthen(self, is_meant, ppm):
         """Prolong device events by `ppm` millionths, rounded down; return the sum in ns."""
         moments = [
             (event["end"], (event["end"] - event["start"]) * ppm // 1_000_000)
@@ -92,12 +85,12 @@ class Injected:
         self.insert(moments)
         return sum(added_ns for _, added_ns in moments)
 
-    def rename(self, names: Callable[[str], str]) -> None:
+    def rename(self, names):
         """Rename device events."""
         for event in self.work():
             event["name"] = names(event["name"])
 
-    def launch_of(self, work: Event) -> Event:
+    def launch_of(self, work):
         correlation = work["args"]["correlation"]
         return next(
             event
@@ -106,7 +99,7 @@ class Injected:
             and event.get("args", {}).get("correlation") == correlation
         )
 
-    def add_copy(self, behind: Event, dur_ns: int) -> None:
+    def add_copy(self, behind, dur_ns):
         """Add a copy directly after a device event, launched at the same place."""
         launch = self.launch_of(behind)
         end = behind["end"]
@@ -134,9 +127,9 @@ class Injected:
         call["start"] = call["end"] = launch["end"]
         self.events += [added, call]
 
-    def fuse(self, first: Event, second: Event, name: str) -> int:
+    def fuse(self, first, second, name):
         """Fuse two adjacent kernels; return the gap between them in ns."""
-        gap_ns: int = second["start"] - first["end"]
+        gap_ns = second["start"] - first["end"]
         first["end"], first["name"] = second["end"], name
         launch = self.launch_of(second)
         self.events = [
@@ -145,7 +138,7 @@ class Injected:
         return gap_ns
 
 
-def _ns(value: int | float | Decimal) -> int:
+def _ns(value):
     found = Decimal(str(value)) * 1000
     assert found == int(found), f"{value} is not an integer number of ns"
     return int(found)

@@ -1,6 +1,5 @@
 """User SQL files for tests, and their trace."""
 
-from pathlib import Path
 from typing import NamedTuple
 
 HEAD = "-- Why?\n--\n-- Kind:  analysis\n-- Scope: trace\n-- Columns:\n--   n  BIGINT  a number\n"
@@ -46,12 +45,12 @@ class Outcome(NamedTuple):
     stderr: str
 
 
-def write(folder: Path, **files: str) -> Path:
+def write(folder, **files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / f"{name}.sql").write_text(text, "utf-8")
     return folder
 
 
-def write_all(folder: Path) -> Path:
+def write_all(folder):
     return write(folder, longest_ops=LONGEST, op_sums=OP_SUMS, plain_sum=PLAIN_SUM)

@@ -69,7 +69,6 @@ def test_failed_requests_are_retried(
     assert len(request["token_ns"]) == (6 if outcome == "ok" else 0)
     assert (request["reason"] is None) == (outcome == "ok")
     load = manifest.read(tmp_path / "run").load
-    assert load is not None
     assert load.retry_count == 2
 
 
