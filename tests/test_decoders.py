@@ -5,11 +5,11 @@ thread that decodes at that time crashes the process. A comparison reads two tra
 """
 
 import ast
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
-PACKAGE = Path(__file__).resolve().parents[1] / "tracekit"
+PACKAGE = REPO / "tracekit"
 
 
 def _late_decoders(path):

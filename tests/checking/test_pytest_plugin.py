@@ -5,13 +5,12 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 pytest.importorskip("torch")
 
-REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "how-to" / "ci.md"
 
 OTHERS = """

@@ -3,16 +3,13 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from own_queries import HEAD, LONGEST, LONGEST_ROWS, OP_SUMS, OPS, Outcome, write, write_all
 
 import tracekit
 from tracekit.errors import QueryError, UsageError
-
-REPO = Path(__file__).resolve().parents[2]
-
 
 pytestmark = pytest.mark.usefixtures("own_queries_only")
 

@@ -1,9 +1,9 @@
 """`tracekit query`: options and help from the SQL header."""
 
 import json
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from traces_by_hand import kernel
 
 from tracekit.analysis.catalog import load_catalog
@@ -11,7 +11,7 @@ from tracekit.cli._main import SUBCOMMANDS
 from tracekit.cli.query import QUESTIONS
 from tracekit.cli.query import command as query
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+SAMPLES = REPO / "sample_traces"
 
 
 def test_parameters_are_options(cli, tiny_trace, tmp_path):

@@ -2,15 +2,15 @@
 
 import random
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 import tracekit
 from tracekit.comparison.quantiles import quantile_difference, rate_difference
 from tracekit.comparison.serving import Served, ServingStep, compare_serving
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+SAMPLES = REPO / "sample_traces"
 
 
 def decode(count, time_ns):

@@ -1,12 +1,10 @@
 """Numbers that the manual states in its sentences, computed again."""
 
-from pathlib import Path
-
 import pytest
+from every_trace import REPO
 
 pytestmark = pytest.mark.nightly("pages other than the README")
 
-REPO = Path(__file__).resolve().parents[2]
 DOCS = REPO / "docs"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from every_trace import Answers
+from every_trace import REPO, Answers
 from run_of_ranks import read_apart, write_ranks
 
 import tracekit
@@ -16,8 +16,6 @@ from tracekit.engine import many_ranks
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.many_ranks import ingest_dataset
 from tracekit.opening import ingest
-
-REPO = Path(__file__).resolve().parents[2]
 
 ENGINES = ("serial", "processes")
 KEPT = ("trace", "timeline", "kernel_classes", "collectives", "steps", "module_totals")

@@ -1,7 +1,6 @@
 """An export for Perfetto is read back as the original trace."""
 
 import gzip
-from pathlib import Path
 
 import pytest
 from perfetto_read_back import exported
@@ -9,8 +8,6 @@ from traces_by_hand import kernel, span, work
 
 import tracekit
 from tracekit.errors import TraceError
-
-REPO = Path(__file__).resolve().parents[2]
 
 EVENTS = [
     span("user_annotation", "ProfilerStep#3", 0, 100),

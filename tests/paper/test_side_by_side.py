@@ -2,9 +2,9 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 from tracekit.manifest import Environment, Load, Parallel, RankMemory
 from tracekit.paper.bench_figures import BENCH_FIGURES
@@ -14,7 +14,6 @@ ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::add
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
-REPO = Path(__file__).resolve().parents[2]
 CUT = REPO / "tests" / "traces" / "llama2-7b_1_layer"
 """A run of the collectors: Llama2-7B with one of its layers, random weights, on a CPU."""
 

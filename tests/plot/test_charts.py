@@ -4,9 +4,9 @@ import functools
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from msgspec.structs import replace
 from run_of_ranks import write_ranks
 from traces_by_hand import kernel, span, work
@@ -16,8 +16,6 @@ from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError, StoreError, TracekitError, UsageError
 from tracekit.plot import PARAMS, chart_names, find_chart
-
-REPO = Path(__file__).resolve().parents[2]
 
 TRACES = {
     "step": REPO / "docs" / "samples" / "made_up_step.json",

@@ -4,9 +4,9 @@ Prefill steps take 20 ms and decode-only steps 10 ms; prompts have 64 tokens, an
 """
 
 import json
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from msgspec.structs import replace
 
 import tracekit
@@ -15,7 +15,7 @@ from tracekit.prediction.batching import Engine, Request, Serving, Work
 from tracekit.prediction.serving import MEASURES
 from tracekit.prediction.step_times import StepTimes, Timed
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_transformers"
+SAMPLE = REPO / "sample_traces" / "serve_transformers"
 MS = 1_000_000
 LOAD = {"request_count": 5, "prompt_token_count": 64, "max_new_token_count": 3}
 

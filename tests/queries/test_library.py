@@ -2,16 +2,15 @@
 
 import re
 import tomllib
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN
 from tracekit.errors import QueryError
 from tracekit.schema import TABLES
 
-REPO = Path(__file__).resolve().parents[2]
 QUERIES = REPO / "queries"
 TRACES = [
     REPO / "sample_traces" / "pretrain_R+Z3",

@@ -2,14 +2,13 @@
 
 import re
 from html import unescape
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 import tracekit
 from tracekit.analysis.result import Column, Result
 
-REPO = Path(__file__).resolve().parents[2]
 NAME = Column("name", "VARCHAR")
 HOSTILE = '<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
 

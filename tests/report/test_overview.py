@@ -9,13 +9,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from every_trace import REPO
 from traces_by_hand import kernel, work
 
 import tracekit
 from tracekit.report import overview_page, several_runs
 from tracekit.report.overview_page import Run, file_names
 
-REPO = Path(__file__).resolve().parents[2]
 SAMPLES = REPO / "sample_traces"
 
 

@@ -6,10 +6,9 @@ import hashlib
 import json
 import re
 from html import escape
-from pathlib import Path
 
 import pytest
-from every_trace import MADE_UP
+from every_trace import MADE_UP, REPO
 from traces_by_hand import kernel, span
 
 import tracekit
@@ -21,8 +20,6 @@ from tracekit.report.budget import MAX_BYTES, MAX_ROWS, cut
 from tracekit.report.document import in_script
 from tracekit.report.sections import RUN_SECTIONS, SECTIONS
 from tracekit.report.verdict import sentences
-
-REPO = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")

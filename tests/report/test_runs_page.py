@@ -6,6 +6,7 @@ from html import unescape
 from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 import tracekit
 from tracekit.analysis.result import Column, Result
@@ -16,7 +17,6 @@ from tracekit.report import runs_page
 from tracekit.report.paper_figures import PHASES, ROLES, decoder_chart, decoder_of
 from tracekit.report.sections import RUN_SECTIONS
 
-REPO = Path(__file__).resolve().parents[2]
 RUNS = [REPO / "sample_traces", REPO / "docs" / "samples" / "made_up_bench"]
 
 

@@ -1,15 +1,15 @@
 """Baselines in a local folder, in a bucket, and on a web server."""
 
 import json
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 from tracekit.checking.baseline import load, names
 from tracekit.cli._main import main
 from tracekit.errors import StoreError, UsageError
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_Naive"
+SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
 @pytest.fixture(autouse=True)

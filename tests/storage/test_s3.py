@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from traces_by_hand import call, kernel
 
 import tracekit
@@ -13,7 +14,7 @@ from tracekit.storage import Location
 
 pytestmark = pytest.mark.nightly("starts an S3 server; test_locations.py has a smoke test")
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_R+Z3"
+SAMPLE = REPO / "sample_traces" / "pretrain_R+Z3"
 
 
 @pytest.fixture(autouse=True)
