@@ -99,6 +99,25 @@ def llama():
     return LlamaForCausalLM(config)
 
 
+def lines():
+    """Return a callback for a Trainer that marks its steps and prints their losses."""
+    from transformers import TrainerCallback
+
+    class Lines(TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, **kwargs):
+            with marked(state.global_step):
+                pass
+
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            if "loss" in logs:
+                say(state.global_step - 1, logs["loss"])
+
+        def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+            tell(f"evaluation {metrics['eval_loss']:.7g}")
+
+    return Lines()
+
+
 def marked(number):
     """Return a range that says which step of the loop runs."""
     return torch.profiler.record_function(f"own/{number}")
@@ -113,10 +132,10 @@ def step(number, loss, *optimizers):
     say(number, loss)
 
 
-def train(count=STEPS, model=None, optimizer=None, *, before=int, after=int):
-    model = model or decoder()
+def train(count=STEPS, model=None, optimizer=None, *, seed=1, before=int, after=int):
+    model = decoder() if model is None else model
     optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for number, ids in enumerate(batches(count)):
+    for number, ids in enumerate(batches(count, seed)):
         before(number)
         step(number, loss_of(model(ids), ids), optimizer)
         after(number)

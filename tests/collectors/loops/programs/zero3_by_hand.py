@@ -61,7 +61,5 @@ for module in model.modules():
         module.register_forward_hook(release)
         module.register_full_backward_pre_hook(gather)
 optimizer = torch.optim.AdamW(shards.values(), lr=1e-3)
-for number, ids in enumerate(tiny.batches(seed=1 + rank)):
-    loss = tiny.loss_of(model(ids), ids)
-    tiny.step(number, loss, optimizer)
+tiny.train(model=model, optimizer=optimizer, seed=1 + rank)
 tiny.leave()
