@@ -95,21 +95,58 @@ def test_a_file_in_place_of_a_command_is_met_with_breakdown(cli, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments",
+    ("words", "exit_code", "named"),
     [
-        ["breakdown"],
-        ["breakdown", "x", "--ful"],
-        ["breakdown", "x", "--format", "xml"],
-        ["ingest", "x"],
-        ["ingest", "cache", "empty"],
-        ["query"],
+        ("breakdown", 2, "see tracekit breakdown --help"),
+        ("breakdown x --ful", 2, "Did you mean one of: '--full'"),
+        ("breakdown x --format xml", 2, "see tracekit breakdown --help"),
+        ("ingest x", 2, "see tracekit ingest --help"),
+        ("ingest cache empty", 2, "see tracekit ingest cache --help"),
+        ("query", 2, "query --list"),
+        ("query kernels", 2, "TRACE..."),
+        ("query kernls x", 5, "kernels"),
+        ("query get_temporal_breakdown x", 5, "timeline"),
+        ("query kernels x --limit many", 2, "--limit"),
+        ("query kernels x --lmit 1", 2, "--lmit"),
+        ("query slack x --by name", 2, "--by"),
+        ("sql x 1 --limit 0", 2, "--limit"),
+        ("sql x 1 --limit x", 2, "--limit"),
+        ("sql x 1 --timeout 0", 2, "--timeout"),
+        ("view x --ui somewhere --no-browser", 2, "--ui"),
+        ("https://bucket/x?sig=s3cr3t&n=1", 2, "https://bucket/x?sig=(redacted)&n=1"),
+        ("compare paper", 2, "compare paper --list"),
+        ("compare paper table3 --platform H100", 2, "its platforms: A800"),
+        ("compare paper table3 nowhere", 3, "nowhere"),
+        ("compare paper table3 .", 3, "."),
+        ("collect --requests 3", 2, "--requests"),
+        ("collect --steps 0", 2, "--steps"),
+        ("collect --steps two", 2, "--steps"),
+        ("collect --seq-len 1", 2, "--seq-len"),
+        ("collect --learning-rate 0", 2, "--learning-rate"),
+        ("collect --gc-density 2", 2, "--gc-density"),
+        ("collect --memory-limit much", 2, "--memory-limit"),
+        ("collect --precision int3", 2, "--precision"),
+        ("collect --model gpt-9", 2, "--model"),
+        ("collect --layers 5 --model tiny", 2, "--layers"),
+        ("collect --tp 3 --engine megatron", 2, "--tp"),
+        ("collect --engine fsdp2 --opt Z3 --precision fp16", 2, "--engine"),
+        ("collect --opt GC:topk --precision fp16", 2, "--opt"),
+        ("collect --opt Z1+Z2", 2, "--opt"),
+        ("collect --ranks last -- touch ran", 2, "--ranks"),
+        ("collect --every 4 -- touch ran", 2, "--windows"),
+        ("collect --windows 2 -- touch ran", 2, "--every"),
+        ("collect --windows 0 --every 1 -- touch ran", 2, "--windows"),
+        ("collect --on-signal TERM -- touch ran", 2, "--on-signal"),
     ],
 )
-def test_wrong_usage_is_2_with_a_hint(cli, arguments):
-    outcome = cli(*arguments)
-    assert (outcome.exit_code, outcome.stdout) == (2, "")
-    assert outcome.stderr.startswith("error: ")
-    assert "\nhint: " in outcome.stderr
+def test_wrong_usage_is_named(cli, tmp_path, words, exit_code, named):
+    outcome = cli(*words.split(), is_here=True)
+    assert (outcome.exit_code, outcome.stdout) == (exit_code, "")
+    error, *hint = outcome.stderr.splitlines()
+    assert error.startswith("error: ")
+    assert named in outcome.stderr
+    assert len(hint) <= 1
+    assert {path.name for path in tmp_path.iterdir()} <= {"cache"}
 
 
 @pytest.fixture

@@ -24,25 +24,6 @@ def test_parameters_are_options(cli, tiny_trace, tmp_path):
     assert cli("query", "kernels", path, "--limit", 2**63).exit_code == 2
 
 
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "named"),
-    [
-        (["kernls", "x"], 5, "kernels"),
-        (["kernels"], 2, "TRACE..."),
-        (["kernels", "x", "--limit", "many"], 2, "--limit"),
-        (["slack", "x", "--by", "name"], 2, "--by"),
-        (["kernels", "x", "--lmit", "1"], 2, "--lmit"),
-        (["get_temporal_breakdown", "x"], 5, "timeline"),
-        ([], 2, "query --list"),
-    ],
-)
-def test_mistakes_are_named(cli, arguments, exit_code, named):
-    outcome = cli("query", *arguments)
-    assert (outcome.exit_code, outcome.stdout) == (exit_code, "")
-    assert outcome.stderr.startswith("error: ")
-    assert named in outcome.stderr
-
-
 def test_the_trace_before_the_name_is_a_usage_error(cli, tmp_path):
     file = tmp_path / "rank0.json"
     file.touch()

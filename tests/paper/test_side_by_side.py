@@ -378,21 +378,6 @@ def test_serving_in_strict_mode_matches_the_same_engine(cli, write_run):
 # -- the command -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("args", "exit_code"),
-    [
-        ((), 2),
-        (("table3", "--platform", "H100"), 2),
-        (("table3", "nowhere"), 3),
-        (("table3", "."), 3),
-    ],
-)
-def test_wrong_usage_is_explained(cli, args, exit_code):
-    done = cli("compare", "paper", *args)
-    assert (done.exit_code, done.stdout) == (exit_code, "")
-    assert done.stderr.startswith("error: ")
-
-
 @pytest.mark.parametrize("name", ["figure4", "figure6", "figure9"])
 def test_figures_cannot_be_compared_with_runs(cli, write_run, name):
     done = cli("compare", "paper", name, write_run("q", opt="Q", batch_size=2))

@@ -17,6 +17,7 @@ import socket
 import urllib.request
 from dataclasses import dataclass
 
+from processes import free_port
 from running_server import running
 
 BUCKET = "tracekit-tests"
@@ -39,9 +40,7 @@ def serving(scheme, folder):
     program = shutil.which(PROGRAMS[scheme])
     if program is None:
         raise RuntimeError(f"the program {PROGRAMS[scheme]} is not installed")
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
     known = {}
     if scheme == "gs":
