@@ -29,7 +29,6 @@ from tracekit.export.perfetto import export_perfetto
 from tracekit.ingest.load import load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.opening import ingest
-from tracekit.wire import bytes_field, number_field
 
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
@@ -166,50 +165,6 @@ def _tables(path):
 # -- traces of other formats -----------------------------------------------------------------------
 
 
-def _stat(number, field, value):
-    written = number_field(field, value) if isinstance(value, int) else bytes_field(field, value)
-    return number_field(1, number) + written
-
-
-def _xspace():
-    def plane(name, line):
-        kind = number_field(1, 1) + bytes_field(2, number_field(1, 1) + bytes_field(2, b"gemm"))
-        stats = b"correlation_id kernel_details jit(f)/jvp(M)/dot name".split()
-        names = [
-            bytes_field(5, number_field(1, at) + bytes_field(2, bytes_field(2, text)))
-            for at, text in enumerate(stats, start=1)
-        ]
-        event = number_field(1, 1) + number_field(2, 5_000) + number_field(3, 9_000)
-        stats_of = (_stat(1, 4, 7), _stat(2, 5, b"grid:1,2,3 block:4,5,6"), _stat(4, 7, 3))
-        event += b"".join(bytes_field(4, one) for one in stats_of)
-        lines = bytes_field(2, line) + number_field(3, 1000) + bytes_field(4, event) * 3
-        parts = bytes_field(2, name) + bytes_field(3, lines) + bytes_field(4, kind)
-        return bytes_field(1, parts + b"".join(names))
-
-    return plane(b"/host:CPU", b"python") + plane(b"/device:GPU:0", b"Stream #7(Kernel)")
-
-
-def _rocprof():
-    handle = {"handle": 1}
-    size = {"x": 4, "y": 2, "z": 1}
-    record = {"kind": 0, "operation": 0, "correlation_id": {"internal": 3}, "thread_id": 5}
-    record |= {"start_timestamp": 10, "end_timestamp": 30, "stream_id": handle}
-    dispatch = {"agent_id": handle, "queue_id": handle, "kernel_id": 8}
-    dispatch |= {"workgroup_size": size, "grid_size": size}
-    process = {
-        "metadata": {"pid": 7},
-        "agents": [{"id": handle, "type": 2, "logical_node_type_id": 0}],
-        "strings": {"buffer_records": [{"kind": "HIP_API", "operations": ["hipLaunchKernel"]}]},
-        "kernel_symbols": [{"kernel_id": 8, "kernel_name": "k"}],
-        "buffer_records": {
-            "kernel_dispatch": [record | {"dispatch_info": dispatch}],
-            "memory_copy": [record | {"dst_agent_id": handle}],
-            "hip_api": [record],
-        },
-    }
-    return json.dumps({"rocprofiler-sdk-tool": [process]}).encode()
-
-
 def _perfetto():
     with folder() as place:
         (place / "t.json").write_text(json.dumps(EVENTS))
@@ -224,7 +179,10 @@ def _other_formats():
     entry = {"action": "alloc", "addr": 5, "size": 8, "stream": 0, "time_us": 3, "frames": []}
     history = {"segments": [], "device_traces": [[entry, entry | {"action": "free_completed"}]]}
     timeline = b"[[-1, 1, 8, 0], [5, 2, 16, 3], [9, 3, -16, 3]]"
-    return [_xspace(), _rocprof(), _perfetto(), pickle.dumps(history), timeline]
+    sys.path.insert(0, str(REPO / "tests" / "shared"))
+    by_hand = importlib.import_module("formats_by_hand")
+    rocprof = json.dumps({"rocprofiler-sdk-tool": [by_hand.rocprof_process()]}).encode()
+    return [by_hand.gpu_space().data(), rocprof, _perfetto(), pickle.dumps(history), timeline]
 
 
 def make_format(chance):
