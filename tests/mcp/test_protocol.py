@@ -32,11 +32,9 @@ _NIGHTLY = pytest.mark.nightly("starts a server; one test over stdio is in the g
 
 
 @pytest.fixture
-def folder(tmp_path):
-    path = tmp_path / "traces"
-    path.mkdir()
-    (path / "a.json").write_text(json.dumps({"traceEvents": work(0, 5, 25, 1, "sgemm")}))
-    return path
+def folder(folder):
+    (folder / "a.json").write_text(json.dumps({"traceEvents": work(0, 5, 25, 1, "sgemm")}))
+    return folder
 
 
 @pytest.fixture

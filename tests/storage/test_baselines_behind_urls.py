@@ -13,9 +13,8 @@ SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
 @pytest.fixture(autouse=True)
-def cached_store(tmp_path, keep_stores, monkeypatch):
-    keep_stores(tmp_path / "cache", SAMPLE)
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+def cached_store(cache, keep_stores):
+    keep_stores(cache, SAMPLE)
 
 
 def test_save_list_show_and_check(folder, capsys):
