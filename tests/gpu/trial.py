@@ -90,6 +90,23 @@ class Trial:
         assert done.exit_code == 0 or manifest["outcome"] == "oom", done.stderr
         return manifest
 
+    def training_step(self, *, compiled=False, **optimizer):
+        """Return a step of a decoder; on a GPU it is host-bound, so that recording lengthens it."""
+        import tiny
+        import torch
+
+        model = tiny.decoder(512 if self.is_cuda else 16).to(self.device)
+        made = torch.optim.AdamW(model.parameters(), lr=1e-3, **optimizer)
+        called = torch.compile(model) if compiled else model
+        ids = next(tiny.batches()).to(self.device)
+
+        def step():
+            made.zero_grad(set_to_none=True)
+            called(ids, labels=ids).backward()
+            made.step()
+
+        return step
+
     def profile(self, step, **options):
         """Profile steps, each a call of a function, and return the trace; see `Profile`."""
         from tracekit.collectors import ranges
