@@ -86,14 +86,6 @@ def test_without_a_command_the_help_goes_to_stderr(cli):
     assert outcome.stderr.startswith("Usage: tracekit")
 
 
-def test_a_file_in_place_of_a_command_is_met_with_breakdown(cli, tmp_path):
-    file = tmp_path / "rank0.json"
-    file.touch()
-    outcome = cli(str(file))
-    assert outcome.exit_code == 2
-    assert f"tracekit breakdown {file}" in outcome.stderr
-
-
 @pytest.mark.parametrize(
     ("words", "exit_code", "named"),
     [
@@ -137,16 +129,38 @@ def test_a_file_in_place_of_a_command_is_met_with_breakdown(cli, tmp_path):
         ("collect --windows 2 -- touch ran", 2, "--every"),
         ("collect --windows 0 --every 1 -- touch ran", 2, "--windows"),
         ("collect --on-signal TERM -- touch ran", 2, "--on-signal"),
+        ("collect sweep --opt Naive", 2, "--out"),
+        ("collect sweep --out runs --opt Naive,,R", 2, "--opt"),
+        ("collect sweep --out runs --opt Naive,Z9", 2, "--opt"),
+        ("collect sweep --out runs --opt R,r", 2, "pretrain_tiny_R_bs1_n1"),
+        ("collect sweep --out runs --batch-size 1,two", 2, "--batch-size"),
+        ("collect sweep --out runs --batch-size 0", 2, "--batch-size"),
+        ("collect sweep --out runs --stage serve", 2, "--stage"),
+        ("collect sweep --out runs --max-batch-size 0", 2, "--max-batch-size"),
+        ("collect sweep --out runs --memory-limit much", 2, "--memory-limit"),
+        ("collect sweep --out runs --windows 2", 2, "--windows"),
+        ("collect sweep --out runs -- touch ran", 2, "sweep runs no program"),
+        ("collect --stage serve --engine llama", 2, "--engine"),
+        ("collect --stage serve --engine vllm --url localhost:8000", 2, "--url"),
+        ("collect --stage serve --arrival poisson", 2, "--arrival"),
+        ("collect --stage serve --arrival poisson:-1", 2, "--arrival"),
+        ("collect --stage serve --profile-after soon", 2, "--profile-after"),
+        ("collect --stage serve --launch true", 2, "--launch"),
+        ("collect --stage serve --engine vllm --request-body [1]", 2, "--request-body"),
+        ("collect --stage serve --batch-size 4", 2, "--batch-size"),
+        ("rank0.json", 2, "tracekit breakdown rank0.json"),
+        ("query rank0.json kernels", 2, "pass the name first: query NAME TRACE"),
     ],
 )
 def test_wrong_usage_is_named(cli, tmp_path, words, exit_code, named):
+    (tmp_path / "rank0.json").touch()
     outcome = cli(*words.split(), is_here=True)
     assert (outcome.exit_code, outcome.stdout) == (exit_code, "")
     error, *hint = outcome.stderr.splitlines()
     assert error.startswith("error: ")
     assert named in outcome.stderr
     assert len(hint) <= 1
-    assert {path.name for path in tmp_path.iterdir()} <= {"cache"}
+    assert {path.name for path in tmp_path.iterdir()} <= {"cache", "rank0.json"}
 
 
 @pytest.fixture

@@ -24,14 +24,6 @@ def test_parameters_are_options(cli, tiny_trace, tmp_path):
     assert cli("query", "kernels", path, "--limit", 2**63).exit_code == 2
 
 
-def test_the_trace_before_the_name_is_a_usage_error(cli, tmp_path):
-    file = tmp_path / "rank0.json"
-    file.touch()
-    outcome = cli("query", str(file), "kernels")
-    assert outcome.exit_code == 2
-    assert "hint: pass the name first: query NAME TRACE" in outcome.stderr
-
-
 def test_a_member_of_a_family_is_chosen_by_per(cli, opened):
     trace = SAMPLES / "pretrain_Naive"
     shown = cli("query", "phases", "--per", "step", trace, "--format", "csv")

@@ -28,12 +28,7 @@ def sweep(make_run):
     return made.parent
 
 
-def page_data(html):
-    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    return json.loads(found[1])
-
-
-def test_the_samples_side_by_side():
+def test_the_samples_side_by_side(page_data):
     with tracekit.open(SAMPLES, cache=False) as runs:
         several = several_runs(runs, [str(SAMPLES)])
         html = overview_page(runs, [str(SAMPLES)], several)

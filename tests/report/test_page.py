@@ -145,9 +145,8 @@ def test_the_verdict_without_device_work_and_with_unexplained_idle_time(tiny_tra
     assert "without a known cause (2 gaps), 5.000 ms, 50.0 %" in texts
 
 
-def test_every_table_and_its_columns_are_described(html):
-    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    content = json.loads(found[1])
+def test_every_table_and_its_columns_are_described(html, page_data):
+    content = page_data(html)
     for section in SECTIONS:
         for table in section.tables:
             if f'data-rows="{table}"' not in html:

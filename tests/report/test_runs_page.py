@@ -1,7 +1,6 @@
 """The page of runs: charts of the paper's figures, with values of tracekit and the paper."""
 
 import json
-import re
 from html import unescape
 from pathlib import Path
 
@@ -26,12 +25,7 @@ def html():
         return runs_page(runs, ["my runs", "bench"])
 
 
-def page_data(html):
-    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    return json.loads(found[1])
-
-
-def test_every_figure_that_runs_have_is_drawn(html):
+def test_every_figure_that_runs_have_is_drawn(html, page_data):
     charts = page_data(html)["charts"]
     ours = {name for section in RUN_SECTIONS for name in section.charts}
     # No two of the bundled runs differ in the number of their ranks alone.
@@ -43,7 +37,7 @@ def test_every_figure_that_runs_have_is_drawn(html):
         assert {*section.published, *section.pictured} <= set(load_tables())
 
 
-def test_rows_are_those_of_the_analyses_and_of_the_paper(html):
+def test_rows_are_those_of_the_analyses_and_of_the_paper(html, page_data):
     data = page_data(html)["data"]
     with tracekit.open(*RUNS, traces=False, cache=False) as runs:
         for name in ("methods", "throughput", "bench_gemm", "bench_collectives"):
