@@ -19,6 +19,9 @@ from every_trace import FOLDER, MADE_UP, REPO, SAMPLES, Answers
 
 import tracekit
 
+# Some tests run the generator of the manual.
+sys.path.append(str(REPO / "docs"))
+
 
 def pytest_configure(config):
     """Let interrupts and hang-ups through: they are not there in the background and under nohup."""

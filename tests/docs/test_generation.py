@@ -1,18 +1,12 @@
 """The generator of the manual rejects incorrect input; the page with an analysis of its own."""
 
-import sys
-from pathlib import Path
-
 import pytest
-from msgspec.structs import replace
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
-
 from generate.event_members import event_members
 from generate.own_page import make_files, own_page
 from generate.places import OWN_PAGE, REPO
 from generate.sessions import FailsNowError, with_outputs
 from generate.subjects import UnknownSubjectError, by_subject
+from msgspec.structs import replace
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog

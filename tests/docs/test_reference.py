@@ -1,15 +1,10 @@
 """The reference is complete; committed notebooks, pictures, and stated numbers are current."""
 
 import re
-import sys
-from pathlib import Path
 
 import click
 import pytest
 from every_trace import SAMPLES
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
-
 from generate import analyses
 from generate.analyses import page_of
 from generate.markdown import slug
