@@ -20,6 +20,10 @@ from typing import NamedTuple
 
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+from formats_by_hand import ODD_EVENTS as EVENTS
+from formats_by_hand import gpu_space, rocprof_process
+
 import tracekit
 from tracekit.analysis.library import library_file
 from tracekit.analysis.rules import check_rules
@@ -33,20 +37,6 @@ from tracekit.opening import ingest
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
-EVENTS = [
-    {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
-    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 8, "ts": 10.25, "dur": 5}
-    | {"args": {"External id": 3, "Input Dims": [[2, 3], [], [[1]]], "x": {"y": [{"z": {}}]}}},
-    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 8, "ts": 11}
-    | {"dur": 1, "args": {"correlation": 4, "External id": 3}},
-    {"ph": "X", "cat": "kernel", "name": "void k<int, (A)3>(f*[2], {})", "pid": 0, "tid": 7}
-    | {"ts": 12.5, "dur": 3, "args": {"stream": 7, "device": 0, "correlation": 4}},
-    {"ph": "s", "id": 9, "pid": 7, "tid": 8, "ts": 11, "cat": "ac2g", "name": "ac2g"},
-    {"ph": "X", "name": 'quoted "k" \\ é\u2028\U0001f600', "ts": 3, "dur": 1, "pid": "a"},
-    {"ph": "i", "name": "[memory]", "ts": 5, "pid": 7, "tid": 8, "s": "t"}
-    | {"args": {"Addr": 5, "Bytes": -8, "Device Type": 1}},
-    {"ph": "C", "name": "c", "ts": 6, "pid": 7, "args": {"v": 1}},
-]
 PIECES = (
     rb"""" \ { } [ ] , : NaN "} {" }] }} ], },{ "ph": ,{"ph":"X" }]} [[[[ "x":[{ /* """
     rb""""traceEvents":["""
@@ -179,10 +169,8 @@ def _other_formats():
     entry = {"action": "alloc", "addr": 5, "size": 8, "stream": 0, "time_us": 3, "frames": []}
     history = {"segments": [], "device_traces": [[entry, entry | {"action": "free_completed"}]]}
     timeline = b"[[-1, 1, 8, 0], [5, 2, 16, 3], [9, 3, -16, 3]]"
-    sys.path.insert(0, str(REPO / "tests" / "shared"))
-    by_hand = importlib.import_module("formats_by_hand")
-    rocprof = json.dumps({"rocprofiler-sdk-tool": [by_hand.rocprof_process()]}).encode()
-    return [by_hand.gpu_space().data(), rocprof, _perfetto(), pickle.dumps(history), timeline]
+    rocprof = json.dumps({"rocprofiler-sdk-tool": [rocprof_process()]}).encode()
+    return [gpu_space().data(), rocprof, _perfetto(), pickle.dumps(history), timeline]
 
 
 def make_format(chance):

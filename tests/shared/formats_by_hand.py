@@ -1,8 +1,23 @@
-"""XSpaces, and the JSON of rocprofv3, built by hand."""
+"""XSpaces, the JSON of rocprofv3, and odd events, built by hand."""
 
 import struct
 
 from tracekit.wire import bytes_field, number_field, text_field, varint
+
+ODD_EVENTS = [
+    {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
+    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 8, "ts": 10.25, "dur": 5}
+    | {"args": {"External id": 3, "Input Dims": [[2, 3], [], [[1]]], "x": {"y": [{"z": {}}]}}},
+    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 8, "ts": 11}
+    | {"dur": 1, "args": {"correlation": 4, "External id": 3}},
+    {"ph": "X", "cat": "kernel", "name": "void k<int, (A)3>(f*[2], {})", "pid": 0, "tid": 7}
+    | {"ts": 12.5, "dur": 3, "args": {"stream": 7, "device": 0, "correlation": 4}},
+    {"ph": "s", "id": 9, "pid": 7, "tid": 8, "ts": 11, "cat": "ac2g", "name": "ac2g"},
+    {"ph": "X", "name": 'quoted "k" \\ é\u2028\U0001f600', "ts": 3, "dur": 1, "pid": "a"},
+    {"ph": "i", "name": "[memory]", "ts": 5, "pid": 7, "tid": 8, "s": "t"}
+    | {"args": {"Addr": 5, "Bytes": -8, "Device Type": 1}},
+    {"ph": "C", "name": "c", "ts": 6, "pid": 7, "args": {"v": 1}},
+]
 
 SESSION_NS = 10**18
 
