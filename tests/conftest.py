@@ -15,11 +15,12 @@ import patient_hypothesis
 import pytest
 from alone import alone
 from cli_result import CliResult, run_here
-from every_trace import MADE_UP, SAMPLES, Answers
+from every_trace import FOLDER, MADE_UP, REPO, SAMPLES, Answers
 
 import tracekit
 
-REPO = Path(__file__).resolve().parent.parent
+# Some tests run the generator of the manual.
+sys.path.append(str(REPO / "docs"))
 
 
 def pytest_configure(config):
@@ -73,10 +74,9 @@ def pytest_testnodedown(node):
 @pytest.fixture(scope="session")
 def public_traces():
     """Return the folder of public traces, or skip: they are too large for the repository."""
-    folder = Path(os.environ.get("TRACEKIT_PUBLIC_TRACES") or REPO.parent / "shared" / "traces")
-    if not (folder / "expected.json").is_file():
-        pytest.skip(f"no public traces in {folder} (set TRACEKIT_PUBLIC_TRACES)")
-    return folder
+    if not (FOLDER / "expected.json").is_file():
+        pytest.skip(f"no public traces in {FOLDER} (set TRACEKIT_PUBLIC_TRACES)")
+    return FOLDER
 
 
 @pytest.fixture(scope="session")

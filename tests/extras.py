@@ -10,7 +10,7 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent.parent / "pyproject.toml"
 
 
-def requirements(extras: list[str]) -> list[str]:
+def requirements(extras):
     """Return the requirements of the core and of extras, without duplicates."""
     project = tomllib.loads(PROJECT.read_text("utf-8"))["project"]
     asked = [*project["dependencies"]]

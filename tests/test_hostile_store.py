@@ -59,9 +59,7 @@ CRAFTED = {
 
 @pytest.fixture(scope="session")
 def whole_store(sample_trace, opened):
-    store = opened(sample_trace).store_path
-    assert store is not None
-    return store
+    return opened(sample_trace).store_path
 
 
 @pytest.fixture
@@ -154,28 +152,23 @@ def test_stores_of_tracekit_are_accepted(kernels, tmp_path, make_run):
             assert trace.sql("SELECT count(*) FROM store_info").rows == [(1,)]
 
 
-def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(kernels, tmp_path, monkeypatch):
+def test_a_store_from_elsewhere_in_the_cache_is_not_trusted(kernels, cache):
     """A crafted store in a shared folder is made again."""
-    cache = tmp_path / "shared"
     cache.mkdir()
     cache.chmod(0o770)
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
     with tracekit.open(kernels) as trace:
         right = trace.query("timeline").rows
         path = trace.store_path
-    assert path is not None
     with duckdb.connect(str(path)) as connection:
         connection.execute("CREATE MACRO sum(x) AS 0")
     with tracekit.open(kernels) as trace:
         assert trace.query("timeline").rows == right
 
 
-def test_a_store_in_a_shared_cache_is_reused(kernels, tmp_path, monkeypatch, caplog):
+def test_a_store_in_a_shared_cache_is_reused(kernels, cache, caplog):
     """It passes the check, so it has no unusual content."""
-    cache = tmp_path / "shared"
     cache.mkdir()
     cache.chmod(0o770)
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(cache))
     request = OpenRequest([kernels], for_breakdown=True)
     with open_request(request) as trace:
         found = trace.breakdown()
@@ -294,9 +287,8 @@ def test_a_damaged_cached_store_is_made_again(cli, sample_trace, keep_stores, tm
     assert cli(*command).stderr == ""
 
 
-def test_a_damaged_cached_store_under_a_statement(sample_trace, keep_stores, tmp_path, monkeypatch):
-    keep_stores(tmp_path / "cache", sample_trace)
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+def test_a_damaged_cached_store_under_a_statement(sample_trace, keep_stores, cache):
+    keep_stores(cache, sample_trace)
     with tracekit.open(sample_trace) as trace:
         right = ask(trace)
         path = trace.store_path

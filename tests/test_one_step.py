@@ -4,13 +4,12 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from every_trace import MADE_UP
+from every_trace import MADE_UP, REPO
 from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.render.sections.device_time import idle_of_step
 
-REPO = Path(__file__).resolve().parents[1]
 SHARED = REPO.parent / "shared"
 _LARGE = pytest.mark.nightly("replays graphs of complete recordings")
 LARGE = ("llama_base", "llama_bs8", "moe", "ddp", "conv", "small_graph", "streams")

@@ -1,14 +1,8 @@
 """Exact figures of public traces, computed independently, in expected.json."""
 
-import os
-from pathlib import Path
-
 import pytest
+from every_trace import FOLDER
 
-FOLDER = Path(
-    os.environ.get("TRACEKIT_PUBLIC_TRACES")
-    or Path(__file__).resolve().parents[2] / "shared" / "traces"
-)
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.json.gz"))
 
 GATE = {

@@ -8,15 +8,10 @@ import contextlib
 import doctest
 import re
 import runpy
-import sys
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 from every_trace import SAMPLES
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "docs"))
-
 from generate import __main__ as update
 from generate.places import README, REPO, hand_written
 from generate.sessions import (

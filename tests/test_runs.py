@@ -17,9 +17,7 @@ EVENT = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "
 OK = {"request_id": 0, "outcome": "ok", "sent_ns": 0, "end_ns": 5_000_000, "output_token_count": 2}
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def add_trace(folder, name="rank0.json.gz"):

@@ -1,12 +1,11 @@
 """Comparison of predictions with reruns."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import finished
 from seeded_faults import simulated_faults
 from simulated_machine import simulate
 from simulated_program import Machine
@@ -136,13 +135,11 @@ def test_a_rerun_needs_consent(unsafe_run, cli):
 def test_no_module_of_the_current_folder_is_imported(unsafe_run, tmp_path):
     run, cwd = unsafe_run
     command = Path(sys.executable).with_name("tracekit")
-    ended = subprocess.run(
-        [command, "advise", run, "--try", "--rule", "advice_recompute", "--yes"],
+    ended = finished(
+        *(command, "advise", run, "--try", "--rule", "advice_recompute", "--yes"),
         cwd=cwd,
-        env={**os.environ, "TRACEKIT_CACHE_DIR": str(tmp_path / "cache"), "RANK": "0"},
-        text=True,
-        capture_output=True,
-        check=False,
+        TRACEKIT_CACHE_DIR=str(tmp_path / "cache"),
+        RANK="0",
     )
     assert ended.returncode in (6, 7), ended.stderr  # without a GPU or with one
     assert "records tracekit collect --opt Naive --engine megatron" in ended.stderr

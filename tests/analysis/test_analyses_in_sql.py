@@ -2,7 +2,9 @@
 
 import pytest
 from every_trace import REPO
+from traces_by_hand import work
 
+import tracekit
 from tracekit.analysis.catalog import load_catalog
 
 SAMPLE = REPO / "sample_traces" / "serve_vllm"
@@ -65,3 +67,14 @@ def test_macros_are_found(opened):
     assert trace.sql("SELECT count(*) FROM collective_matches").rows == [(0,)]
     # One of several macros in a file of another name; SQL ignores case.
     assert trace.sql("SELECT Wire_Factor ('allreduce', 4)").rows == [(1.5,)]
+
+
+@pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+def test_analyses_inside_a_transaction(tiny_trace, end):
+    """Query `kernels` (one row) and `communication` (no rows) within and afterwards."""
+    with tracekit.open(tiny_trace(work(0, 3, 5, 1)), cache=False) as trace:
+        trace.sql("BEGIN")
+        counts = "SELECT (SELECT count(*) FROM kernels), (SELECT count(*) FROM communication)"
+        assert [trace.sql(counts).rows for _ in range(2)] == 2 * [[(1, 0)]]
+        trace.sql(end)
+        assert trace.sql(counts).rows == [(1, 0)]

@@ -1,6 +1,7 @@
 """Numbers of any size in a file: nothing overflows, and no command crashes."""
 
 import pytest
+from traces_by_hand import call, span
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
@@ -15,14 +16,8 @@ _OPS = (
 
 
 def _launched(number, ts, name, **args):
-    common = {"ph": "X", "ts": ts, "dur": 10, "name": name}
-    kernel = {"device": 0, "stream": 7, "correlation": number, **args}
-    launch = {"correlation": number}
-    return [
-        {**common, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 1, "tid": 1}
-        | {"args": launch},
-        {**common, "cat": "kernel", "pid": 0, "tid": 7, "args": kernel},
-    ]
+    given = {"device": 0, "stream": 7, "correlation": number, **args}
+    return [call(ts, ts + 10, number), span("kernel", name, ts, ts + 10, 7, pid=0, **given)]
 
 
 def _extremes():
@@ -33,10 +28,8 @@ def _extremes():
             number += 1
             ts = _EPOCH_US + 40 * number
             args = {"Input Dims": [[size] * dims] * tensors, "Input type": ["float"] * tensors}
-            events.append(
-                {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": 30}
-                | {"args": args | {"Concrete Inputs": [""] * tensors}}
-            )
+            args["Concrete Inputs"] = [""] * tensors
+            events.append(span("cpu_op", name, ts, ts + 30, **args))
             events += _launched(number, ts + 2, "gemm")
         number += 1
         arguments = {

@@ -100,7 +100,6 @@ def test_the_shown_sql_returns_the_rows(trace):
     view = VIEWS["3"][1]
     for row in view.page(answers, 0, "").rows:
         below = view.deeper(row)
-        assert below is not None
         definition = below.definition(["t"], "'").split("\n")
         shown = below.page(answers, 0, "'").rows
         assert (definition[0], definition[-1]) == ("tracekit sql t - <<'SQL'", "SQL")

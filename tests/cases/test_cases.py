@@ -128,7 +128,7 @@ def filled_in(text, values):
 
 def case_of(name, text):
     case = Case(name)
-    run, file, columns = "", "", list[str]()
+    run, file, columns = "", "", []
     shift = 0
     first = 0
     rows = None

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from every_trace import MADE_UP
+from every_trace import MADE_UP, REPO
 from msgspec.structs import replace
 
 from tracekit.checking.baseline import Baseline, load, names, save
@@ -17,7 +17,6 @@ from tracekit.checking.rules import load_rules, parse_rule
 from tracekit.comparison.cells import Cell, Side
 from tracekit.errors import UsageError
 
-REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 

@@ -4,15 +4,14 @@ import re
 import shlex
 import tomllib
 import xml.etree.ElementTree as ET
-from pathlib import Path
 
 import click
 import pytest
+from every_trace import REPO
 
 from tracekit.checking.rules import parse_rule
 from tracekit.cli._main import group
 
-REPO = Path(__file__).resolve().parents[2]
 PAGE = (REPO / "docs" / "how-to" / "ci.md").read_text("utf-8")
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 

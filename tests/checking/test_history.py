@@ -4,7 +4,7 @@ import json
 import random
 
 import pytest
-from traces_by_hand import span
+from traces_by_hand import span, work
 
 from tracekit.checking.baseline import save
 from tracekit.checking.checking import make_baseline
@@ -75,8 +75,7 @@ def made(make_run, name, day, steps_us):
     for number, length in enumerate(steps_us):
         events += [
             span("user_annotation", f"ProfilerStep#{number}", at, at + length),
-            span("cuda_runtime", "cudaLaunchKernel", at, at + 1, correlation=number + 1),
-            span("kernel", "gemm", at + 1, at + length, correlation=number + 1, device=0, stream=7),
+            *work(at, at + 1, at + length, number + 1, "gemm"),
         ]
         at += length
     folder = make_run(name, created_at=f"2026-11-{day:02}T00:00:00+00:00")
@@ -120,11 +119,9 @@ def test_unprofiled_mfu_is_not_compared_with_profiled_mfu(make_run):
     events = [
         span("user_annotation", "ProfilerStep#1", 0, 1000),
         span("cpu_op", "aten::mm", 0, 20, **gemm),
-        span("cuda_runtime", "cudaLaunchKernel", 5, 10, correlation=1),
-        span("kernel", "gemm_bf16", 20, 120, correlation=1, device=0, stream=7),
+        *work(5, 20, 120, 1, "gemm_bf16"),
         span("user_annotation", "ProfilerStep#2", 1000, 1001),
-        span("cuda_runtime", "cudaLaunchKernel", 1000, 1001, correlation=2),
-        span("kernel", "copy", 1001, 1002, correlation=2, device=0, stream=7),
+        *work(1000, 1001, 1002, 2, "copy"),
     ]
     device = [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}]
     text = json.dumps({"deviceProperties": device, "traceEvents": events})

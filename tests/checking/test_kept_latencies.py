@@ -3,9 +3,9 @@
 import json
 import random
 import shutil
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from msgspec.structs import replace
 from traces_by_hand import kernel
 
@@ -17,7 +17,7 @@ from tracekit.comparison.cells import Cell, Side
 from tracekit.comparison.quantiles import Ordered, quantile_difference, thinned
 from tracekit.comparison.serving import QUANTILES
 
-SERVED = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_vllm"
+SERVED = REPO / "sample_traces" / "serve_vllm"
 
 
 def _latencies(count, factor=1.0, seed=0):

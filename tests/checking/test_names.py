@@ -1,8 +1,7 @@
 """Rules do not pass because of a misspelled name, a wrong unit, or a missing total."""
 
-from pathlib import Path
-
 import pytest
+from every_trace import REPO
 from msgspec.structs import replace
 
 from tracekit.analysis.catalog import load_catalog
@@ -14,7 +13,6 @@ from tracekit.checking.rules import parse_rule
 from tracekit.comparison.cells import Cell, ModuleNode, Side
 from tracekit.errors import UsageError
 
-REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 

@@ -1,17 +1,16 @@
 """The fixture `tracekit_profile` in a separate pytest: the test in the manual, and others."""
 
 import re
-import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from importlib.metadata import entry_points
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
+from processes import finished
 
 pytest.importorskip("torch")
 
-REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "how-to" / "ci.md"
 
 OTHERS = """
@@ -47,9 +46,7 @@ def run_pytest(python, folder, *options):
     """Run the tests of a folder; return the exit code, the output, and its cases by name."""
     junit = folder / "junit.xml"
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junit-xml={junit}"]
-    done = subprocess.run(
-        [*command, *options], cwd=folder, capture_output=True, text=True, timeout=300, check=False
-    )
+    done = finished(*command, *options, cwd=folder)
     output = done.stdout + done.stderr
     assert junit.exists(), output
     cases = {case.get("name", ""): case for case in ET.parse(junit).iter("testcase")}
@@ -89,8 +86,7 @@ def test_pytest_finds_it_and_loads_nothing():
         "import sys, tracekit.checking.pytest_plugin\n"
         "print([m for m in ('duckdb', 'torch', 'rich', 'click', 'msgspec') if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert finished(sys.executable, "-c", code).stdout.strip() == "[]"
 
 
 def test_pytest_does_not_warn_about_the_package(tmp_path):
@@ -101,12 +97,7 @@ def test_pytest_does_not_warn_about_the_package(tmp_path):
         "import pytest\npytest.register_assert_rewrite('tracekit')"
     )
     program = "import sys, tracekit, pytest; sys.exit(pytest.main(sys.argv[1:]))"
-    done = subprocess.run(
-        [sys.executable, "-c", program, "-q", "-W", "error", "-p", "no:cacheprovider"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    options = ("-q", "-W", "error", "-p", "no:cacheprovider")
+    done = finished(sys.executable, "-c", program, *options, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "warning" not in done.stdout

@@ -5,8 +5,6 @@ import json
 import own_queries
 import pytest
 
-from tracekit.cli._main import main
-
 
 @pytest.fixture(scope="session")
 def kept_stores(tmp_path_factory):
@@ -20,17 +18,6 @@ def own_queries_only(tmp_path, kept_stores, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_stores))
     monkeypatch.delenv("TRACEKIT_QUERIES", raising=False)
-
-
-@pytest.fixture
-def run(own_queries_only, capsys):
-    """Run a command in this process, in an empty home."""
-
-    def run_it(*args):
-        exit_code = main([str(arg) for arg in args])
-        return own_queries.Outcome(exit_code, *capsys.readouterr())
-
-    return run_it
 
 
 @pytest.fixture(scope="session")

@@ -61,9 +61,3 @@ def test_no_format_gives_an_order(cli, tmp_path):
     wrong = cli("sql", trace, "SELECT '##vso[x]' + \n::error::x")
     assert wrong.exit_code == 5
     assert not OBEYED.search(wrong.stderr)
-
-
-def test_a_signature_is_not_repeated_in_a_message(cli):
-    done = cli("https://bucket/x?sig=s3cr3t&n=1")
-    assert done.exit_code == 2
-    assert "https://bucket/x?sig=(redacted)&n=1" in done.stderr

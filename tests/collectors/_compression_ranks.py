@@ -3,7 +3,6 @@
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,23 +16,23 @@ SETTINGS = {"rank": 2, "density": 0.1}
 
 
 class Regression(nn.Module):
-    def __init__(self, *, is_recomputed: bool = False) -> None:
+    def __init__(self, *, is_recomputed=False):
         super().__init__()
         self.inner = nn.Linear(24, 32)
         self.norm = nn.LayerNorm(32)
         self.outer = nn.Linear(32, 8)
         self._is_recomputed = is_recomputed
 
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(self, inputs):
         if self._is_recomputed:
             return self.outer(checkpoint(self._hidden, inputs, use_reentrant=True))
         return self.outer(self._hidden(inputs))
 
-    def _hidden(self, inputs: torch.Tensor) -> torch.Tensor:
+    def _hidden(self, inputs):
         return self.norm(torch.tanh(self.inner(inputs)))
 
 
-def hooked(method: str | None, **settings: Any) -> tuple[Any, Any]:
+def hooked(method, **settings):
     torch.manual_seed(0)
     model = Regression(is_recomputed=settings.pop("is_recomputed", False))
     static = settings.pop("static_graph", False)
@@ -41,13 +40,13 @@ def hooked(method: str | None, **settings: Any) -> tuple[Any, Any]:
     return ddp_model, None if method is None else install(ddp_model, method, **settings)
 
 
-def loss_of(ddp_model: Any, rank: int) -> torch.Tensor:
+def loss_of(ddp_model, rank):
     inputs = torch.randn(32, 24, generator=torch.Generator().manual_seed(100 + rank))
     truth = torch.randn(24, 8, generator=torch.Generator().manual_seed(5)) / 5
     return nn.functional.mse_loss(ddp_model(inputs.requires_grad_()), inputs @ truth)
 
 
-def training(rank: int, method: str | None) -> dict[str, Any]:
+def training(rank, method):
     ddp_model, compression = hooked(method, **SETTINGS)
     optimizer = torch.optim.SGD(ddp_model.parameters(), lr=0.2)
     losses = []
@@ -65,9 +64,9 @@ def training(rank: int, method: str | None) -> dict[str, Any]:
     return {"losses": [losses[0], losses[-1]], "ranks_agree": is_same, "report": report}
 
 
-def gradients(place: int, method: str | None, step_count: int, **settings: Any) -> dict[str, Any]:
+def gradients(place, method, step_count, **settings):
     ddp_model, _ = hooked(method, **settings)
-    steps: dict[str, Any] = {name: [] for name, _ in ddp_model.module.named_parameters()}
+    steps = {name: [] for name, _ in ddp_model.module.named_parameters()}
     for _ in range(step_count):
         ddp_model.zero_grad()
         loss_of(ddp_model, place).backward()
@@ -76,25 +75,25 @@ def gradients(place: int, method: str | None, step_count: int, **settings: Any) 
     return steps
 
 
-def profiled_ranges(rank: int, method: str) -> dict[str, list[str]]:
+def profiled_ranges(rank, method):
     ddp_model, _ = hooked(method)
     for _ in range(3):
         loss_of(ddp_model, rank).backward()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
         loss_of(ddp_model, rank).backward()
-    seen: dict[str, list[str]] = {}
+    seen = {}
     for event in profile.events():
         if event.name.startswith(("tk/part/", "c10d::")):
             seen.setdefault(event.name, []).extend(child.name for child in event.cpu_children)
     return seen
 
 
-def main(rank: int, rank_count: int, folder: Path) -> None:
+def main(rank, rank_count, folder):
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=rank_count
     )
     ours = ("acpsgd", "topk", "signsgd")
-    result: dict[str, Any] = {
+    result = {
         "training": {method: training(rank, method) for method in methods()},
         "exact": {
             "none": gradients(rank, None, 2),

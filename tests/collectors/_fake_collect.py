@@ -13,7 +13,6 @@ import sys
 import time
 from pathlib import Path
 
-from tracekit import manifest
 from tracekit.collectors.command_line import parsed
 from tracekit.collectors.options import OPTIONS, validated
 from tracekit.collectors.run.folder import RunFolder
@@ -22,7 +21,7 @@ from tracekit.collectors.training.spec import make_spec
 from tracekit.errors import StoreError, WorkloadError
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments):
     behavior = json.loads(os.environ["FAKE_COLLECT"])
     values = validated(parsed(OPTIONS, arguments))
     spec = make_spec(values, ["python", "-m", "tracekit.collectors", *arguments])
@@ -41,7 +40,7 @@ def main(arguments: list[str]) -> int:
             return -signal.SIGKILL
         if "hanging" in does:
             _hang(Path(behavior["log"]))
-        outcome: manifest.Outcome = "failed" if "failed" in does else "ok"
+        outcome = "failed" if "failed" in does else "ok"
         reason = "rank 1 of 2 died: signal SIGSEGV" if "failed" in does else None
         limits = behavior.get("largest_batch", {}).get(spec.opt_text)
         part = "probe" if out.parent.name.endswith(".probes") else "measured"
@@ -54,7 +53,7 @@ def main(arguments: list[str]) -> int:
     return 0 if outcome == "ok" else WorkloadError.exit_code
 
 
-def _hang(log: Path) -> None:
+def _hang(log):
     rank = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     log.with_suffix(".pids").write_text(f"{os.getpid()} {rank.pid}")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))

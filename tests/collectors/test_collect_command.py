@@ -90,32 +90,6 @@ def test_both_command_lines_refuse_a_wrong_usage_alike(cli, capsys, words):
     assert done.stderr.splitlines()[0] == problem
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--requests", "3"),
-        ("--steps", "0"),
-        ("--steps", "two"),
-        ("--seq-len", "1"),
-        ("--learning-rate", "0"),
-        ("--gc-density", "2"),
-        ("--memory-limit", "much"),
-        ("--precision", "int3"),
-        ("--model", "gpt-9"),
-        ("--layers", "5", "--model", "tiny"),
-        ("--tp", "3", "--engine", "megatron"),
-        ("--engine", "fsdp2", "--opt", "Z3", "--precision", "fp16"),
-        ("--opt", "GC:topk", "--precision", "fp16"),
-        ("--opt", "Z1+Z2"),
-    ],
-)
-def test_wrong_values_are_refused(arguments, cli, tmp_path):
-    done = cli("collect", *arguments, is_here=True)
-    assert done.exit_code == 2
-    assert arguments[0] in done.stderr.splitlines()[0]
-    assert left_in(tmp_path) == []
-
-
 def test_megatron_needs_cuda(cli, tmp_path):
     import torch
 

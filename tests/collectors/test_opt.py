@@ -66,23 +66,3 @@ def test_a_slip_gets_a_suggestion():
 )
 def test_deepspeed_runs_for_zero(text, engine):
     assert opt.default_engine(opt.parse(text)) == engine
-
-
-@pytest.mark.parametrize(
-    ("text", "stage", "engine", "tensor_size", "named"),
-    [
-        ("R", "pretrain", "horovod", 1, "--engine"),
-        ("Z3", "pretrain", "ddp", 1, "--opt Z3"),
-        ("GC:topk", "pretrain", "deepspeed", 1, "--opt GC:topk"),
-        ("LFA", "finetune", "deepspeed", 1, "--opt LFA"),
-        ("R", "pretrain", "fsdp2", 1, "--opt R"),
-        ("Z1", "pretrain", "fsdp2", 1, "--opt Z1"),
-        ("Naive", "pretrain", "ddp", 2, "--tp"),
-        ("Z2", "pretrain", "megatron", 2, "--opt Z2"),
-        ("Naive", "finetune", "megatron", 2, "--engine"),
-    ],
-)
-def test_engines_refuse_unsupported_methods(text, stage, engine, tensor_size, named):
-    with pytest.raises(UsageError) as caught:
-        opt.check_engine(opt.parse(text, stage), engine, tensor_size=tensor_size, stage=stage)
-    assert caught.value.message.startswith(named)

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from processes import running, wait_for
+from processes import finished, running, wait_for
 
 from tracekit.collectors.process import child, distributed, launch, power, sessions
 from tracekit.collectors.process.child import Child, end
@@ -192,10 +192,7 @@ def test_a_child_ends_with_a_parent_that_is_killed():
         "print(child.pid, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False
-    )
-    pid = int(done.stdout)
+    pid = int(finished(sys.executable, "-c", script).stdout)
     wait_for(lambda: not running([pid]))
 
 
@@ -252,7 +249,7 @@ sys.exit(7)
 
 def start(program, **options):
     command = [sys.executable, "-c", RUNNER, sys.executable, "-c", program]
-    process = subprocess.Popen(
+    return subprocess.Popen(
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -260,8 +257,6 @@ def start(program, **options):
         start_new_session=True,
         **options,
     )
-    assert isinstance(process, subprocess.Popen)
-    return process
 
 
 def read_line(process):

@@ -2,10 +2,9 @@
 
 import random
 from fractions import Fraction
-from pathlib import Path
 
 import pytest
-from every_trace import MADE_UP
+from every_trace import MADE_UP, REPO
 
 import tracekit
 from tracekit.comparison import places
@@ -15,8 +14,6 @@ from tracekit.comparison.matching import Pair, match_sides
 from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.tree import apportion
 from tracekit.errors import UsageError
-
-REPO = Path(__file__).resolve().parents[2]
 
 
 def _modules(*paths, **classes):

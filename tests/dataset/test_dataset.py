@@ -2,10 +2,6 @@
 
 import errno
 import json
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
 
 import duckdb
 import polars as pl
@@ -259,31 +255,6 @@ def test_the_cache_lists_and_clears_datasets(tmp_path, monkeypatch):
     assert cached.size_bytes > 1000
     assert clear_cache() == 1
     assert not place.exists()
-
-
-@pytest.mark.nightly("ingests in a process with a limit of file sizes; see the full disks above")
-def test_a_limit_of_file_sizes_leaves_no_partial_dataset(tmp_path):
-    """It ends every write early, as a quota does."""
-    write_ranks(tmp_path / "run", 2)
-    output = tmp_path / "run.tracekit"
-    command = [sys.executable, "-m", "tracekit", "ingest", tmp_path / "run", "-o", output]
-
-    limit = "import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (2_000, r.RLIM_INFINITY))"
-    start = f"import os, sys; {limit}; os.execv(sys.argv[1], sys.argv[1:])"
-    stopped = subprocess.run(
-        [sys.executable, "-c", start, *map(str, command), "--engine", "serial"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert stopped.returncode == TraceError.exit_code, stopped.stderr
-    assert stopped.stdout == ""
-    assert "Traceback" not in stopped.stderr
-    assert not (output / "manifest.json").exists()
-    assert [*Path(tempfile.gettempdir()).iterdir()] == []
-    make_with_timeline(tmp_path / "run", output)
-    with tracekit.open(output) as trace:
-        assert trace.query("timeline").column("rank") == [0, 1]
 
 
 def test_a_dataset_of_another_version_is_opened_with_a_warning(dataset_of, caplog):

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 
 REPO = Path(__file__).resolve().parents[2]
@@ -21,7 +20,7 @@ _NOT_PROSE = re.compile(
 )
 
 
-def found(text: str, phrases: dict[str, str]) -> Iterator[tuple[int, str, str]]:
+def found(text, phrases):
     """Yield line, phrase, and replacement of each match; a match may span a line break."""
     lowered = text.lower()
     for phrase, instead in phrases.items():
@@ -32,12 +31,12 @@ def found(text: str, phrases: dict[str, str]) -> Iterator[tuple[int, str, str]]:
             yield text.count("\n", 0, match.start()) + 1, phrase, instead
 
 
-def without_code(text: str) -> str:
+def without_code(text):
     """Return the prose of a Markdown page, with its line numbers."""
     return _NOT_PROSE.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), text)
 
 
-def main() -> int:
+def main():
     lists = tomllib.loads(LIST.read_text("utf-8"))
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=REPO, capture_output=True, check=True)
     count = 0

@@ -1,13 +1,13 @@
 """The stories of docs/cases.md in small: a recording shows the cause, the change takes it away."""
 
 import sys
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 pytestmark = pytest.mark.nightly("records the programs of a page")
 
-CASES = Path(__file__).resolve().parents[2] / "docs" / "cases"
+CASES = REPO / "docs" / "cases"
 DDP = ("-m", "torch.distributed.run", "--nproc-per-node", "2", "ddp.py", "--steps", "14",
        "--micro-batches", "4")  # fmt: skip
 OWN = ("--warmup", "1", "--steps", "2", "--profile-steps", "3")

@@ -4,17 +4,16 @@ import json
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from every_trace import REPO
 from traces_by_hand import call
 
 from tracekit.cli._main import group
 
 pytestmark = pytest.mark.nightly("runs every command of a page")
 
-REPO = Path(__file__).resolve().parents[2]
 PAGE = REPO / "docs" / "how-to" / "coming-from.md"
 SMALL = REPO / "docs" / "samples" / "made_up_step.json"
 SERVED = REPO / "sample_traces" / "serve_transformers"

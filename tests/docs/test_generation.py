@@ -1,18 +1,14 @@
-"""The generator of the reference rejects incorrect input."""
-
-import sys
-from pathlib import Path
+"""The generator of the manual rejects incorrect input; the page with an analysis of its own."""
 
 import pytest
-from msgspec.structs import replace
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
-
 from generate.event_members import event_members
-from generate.places import REPO
+from generate.own_page import make_files, own_page
+from generate.places import OWN_PAGE, REPO
 from generate.sessions import FailsNowError, with_outputs
 from generate.subjects import UnknownSubjectError, by_subject
+from msgspec.structs import replace
 
+import tracekit
 from tracekit.analysis.catalog import load_catalog
 from tracekit.event_description import EVENT_COLUMNS, KINDS, MEMORY_COLUMNS
 
@@ -71,3 +67,21 @@ def test_every_member_argument_and_phase_of_an_event_is_shown():
         # Rejected events can have any phase.
         if kind.phases:
             assert f"| [`{kind.name}`](#{kind.name}) | `{kind.phases[0]}`" in section
+
+
+@pytest.mark.nightly("a page of the manual")
+def test_commands_of_the_page_print_the_shown_output(tmp_path):
+    make_files(tmp_path)
+    assert own_page(tmp_path) == OWN_PAGE.read_text("utf-8"), "run: make docs-update"
+
+
+def test_its_analysis_matches_plain_sql(tmp_path, sample_trace):
+    make_files(tmp_path)
+    with tracekit.open(sample_trace, cache=False, queries=tmp_path / "my-queries") as trace:
+        got = trace.query("slow_ops", limit=0).to_dicts()
+        right = trace.sql(
+            "SELECT name, count(*), sum(dur_ns)::BIGINT FROM event "
+            "WHERE category = 'cpu_op' GROUP BY name ORDER BY 3 DESC, 1"
+        ).rows
+    assert [(row["op"], row["op_count"], row["total_ns"]) for row in got] == right
+    assert abs(sum(row["op_pct"] for row in got) - 100) < 1e-6

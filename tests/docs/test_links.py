@@ -1,13 +1,8 @@
 """All links of the manual lead to existing files and headings."""
 
 import re
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs"))
-
 from generate.markdown import slug
 from generate.places import DOCS, REPO
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from every_trace import Answers
+from every_trace import REPO, Answers
 from run_of_ranks import read_apart, write_ranks
 
 import tracekit
@@ -15,9 +15,8 @@ from tracekit.dataset.layout import LARGE_TABLES, SMALL_TABLES
 from tracekit.engine import many_ranks
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.many_ranks import ingest_dataset
+from tracekit.errors import TraceError
 from tracekit.opening import ingest
-
-REPO = Path(__file__).resolve().parents[2]
 
 ENGINES = ("serial", "processes")
 KEPT = ("trace", "timeline", "kernel_classes", "collectives", "steps", "module_totals")
@@ -143,3 +142,18 @@ def test_sql_over_the_tables_gives_the_same_rows(read):
         why = one.query("why", kernel="e", limit=5)
         assert why.rows
         assert other.query("why", kernel="e", limit=5) == why
+
+
+def test_an_engine_prints_the_same(tmp_path, cli):
+    write_ranks(tmp_path / "run", 2)
+    arguments = ("query", "timeline", tmp_path / "run", "--format", "csv", "--no-cache")
+    engine = ("--engine", "serial", "--workers", "2", "--memory", "600MB")
+    plain = cli(*arguments)
+    done = cli(*arguments, *engine)
+    assert (done.exit_code, done.stdout) == (plain.exit_code, plain.stdout) == (0, plain.stdout)
+    # Only an engine skips unreadable ranks.
+    (tmp_path / "run/rank2.json").write_bytes(b"no trace at all")
+    done = cli(*arguments, *engine)
+    assert done.exit_code == TraceError.exit_code
+    assert done.stdout
+    assert "rank2.json" in done.stderr

@@ -21,7 +21,7 @@ from tracekit.engine import engines, many_ranks, ray_engine
 from tracekit.engine.choice import EngineChoice
 from tracekit.engine.dataset_writer import make_dataset, recipe_of
 from tracekit.engine.many_ranks import ingest_dataset
-from tracekit.engine.work import Batch, BatchResult, JobSpec, TraceFile
+from tracekit.engine.work import Batch, JobSpec, TraceFile
 from tracekit.engine.worker_process import do_batch
 from tracekit.errors import UsageError
 from tracekit.storage import Location
@@ -54,7 +54,7 @@ class Watched:
     def __init__(self, engine, then=lambda: None):
         self._engine = engine
         self._then = then
-        self.results: list[BatchResult] = []
+        self.results = []
 
     @property
     def worker_count(self):

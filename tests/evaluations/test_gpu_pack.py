@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from gpu_pack import carry
+from processes import finished
 
 pytestmark = [
     pytest.mark.nightly("packs the GPU tests and runs them in another environment"),
@@ -35,12 +36,12 @@ def test_a_pack_without_index_and_route_out(tmp_path):
     pytest.importorskip("torch")
     pack, out = tmp_path / "pack", tmp_path / "out"
     script = Path(carry.__file__)
-    done = call(sys.executable, script, "pack", pack, "--parts", "tracekit", CFLAGS="-O0")
+    done = finished(sys.executable, script, "pack", pack, "--parts", "tracekit", CFLAGS="-O0")
     assert done.returncode == 0, done.stderr
     # This environment's packages replace the host's, except tracekit, which is in the folder.
     host = fresh_environment(tmp_path / "host")
     carried = pack / "evaluations" / "gpu_pack" / "carry.py"
-    done = call(
+    done = finished(
         *(*without_route(), host, carried, "run", out, "--marks", "not gpu", "--jobs", "1"),
         *("--", "tests/gpu", "-k", "plain-cpu or d2d"),
         **_WITHOUT_NETWORK,
@@ -55,22 +56,12 @@ def test_a_pack_without_index_and_route_out(tmp_path):
         assert json.loads(member.read())["outcome"] == "ok"
 
 
-def call(*command, **variables):
-    return subprocess.run(
-        [str(word) for word in command],
-        capture_output=True,
-        text=True,
-        env={**os.environ, **variables},
-        check=False,
-    )
-
-
 def without_route():
     """Return a prefix that restricts a command to the loopback network, if possible."""
     # NCCL and gloo talk to this very machine.
     shell = ["sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
     command = ["unshare", "--user", "--map-root-user", "--net", *shell]
-    if shutil.which("unshare") is None or call(*command, "true").returncode != 0:
+    if shutil.which("unshare") is None or finished(*command, "true").returncode != 0:
         return []
     return command
 

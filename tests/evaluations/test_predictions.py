@@ -1,16 +1,16 @@
 """`make predictions` records, predicts, and reruns; times are not checked."""
 
 import shutil
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 pytest.importorskip("torch")
 
 from predictions import __main__ as program
 from predictions import page
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+SAMPLES = REPO / "sample_traces"
 
 
 @pytest.mark.nightly("records and reruns a training loop seven times")

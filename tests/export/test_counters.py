@@ -1,15 +1,13 @@
 """Counters and serving tracks of small traces that can be checked by hand."""
 
-from pathlib import Path
-
 import pytest
+from every_trace import REPO
 from perfetto_engine import Engine, engine_folder
 from perfetto_read_back import exported
 from traces_by_hand import call, kernel, span
 
 import tracekit
 
-REPO = Path(__file__).resolve().parents[2]
 _VALUES = (
     "SELECT t.name AS name, c.ts AS ts, c.value AS value FROM counter AS c "
     "JOIN track AS t ON c.track_id = t.id ORDER BY 1, c.id"

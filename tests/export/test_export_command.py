@@ -236,9 +236,3 @@ def test_view_names_a_temporary_folder_that_is_full(cli, trace_file, tmp_path, m
     assert done.exit_code == StoreError.exit_code
     assert done.stderr.startswith(f"error: {tmp_path}: ")
     assert "TMPDIR" in done.stderr
-
-
-def test_view_needs_an_address(cli, trace_file):
-    done = cli("view", trace_file, "--ui", "somewhere", "--no-browser")
-    assert done.exit_code == 2
-    assert done.stderr.startswith("error: --ui: ")

@@ -1,11 +1,11 @@
 """`tracekit export reproduce`: recorded ops are called again, by torch alone."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from processes import finished
 from traces_by_hand import span
 
 import tracekit
@@ -29,8 +29,7 @@ ADD = {
 
 def rows_of(program, path):
     path.write_text(program)
-    command = [sys.executable, str(path), "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = finished(sys.executable, path, "--json")
     return json.loads(done.stdout.splitlines()[-1])
 
 
@@ -112,8 +111,7 @@ def test_text_from_a_trace_is_printed_as_text(tiny_trace, tmp_path):
         program, count = op_program(trace, None, 30)
     assert count == len(cases)
     (tmp_path / "ops.py").write_text(program)
-    command = [sys.executable, str(tmp_path / "ops.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    done = finished(sys.executable, tmp_path / "ops.py")
     lines = done.stdout.splitlines()
     shown = [line for line in lines if "  aten::" in line]
     assert len(shown) == count

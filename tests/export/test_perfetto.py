@@ -1,9 +1,9 @@
 """Perfetto's engine reads an export back, and the result equals the store."""
 
 import os
-from pathlib import Path
 
 import pytest
+from every_trace import FOLDER
 from perfetto_engine import engine_folder
 from perfetto_read_back import check_read_back
 
@@ -22,13 +22,11 @@ other programs that write the format in their own way are always among them."""
 
 
 def _files():
-    folder = os.environ.get("TRACEKIT_PUBLIC_TRACES")
-    root = Path(folder) if folder else Path(__file__).resolve().parents[3] / "shared" / "traces"
     if os.environ.get("TRACEKIT_ALL_TRACES"):
-        found = sorted(path.relative_to(root).as_posix() for path in root.rglob("*.json.gz"))
+        found = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.json.gz"))
     else:
         found = FILES
-    odd = root.parent / "odd_traces"
+    odd = FOLDER.parent / "odd_traces"
     return [*found, *(f"../odd_traces/{path.name}" for path in sorted(odd.glob("*.json.gz")))]
 
 

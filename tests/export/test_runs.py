@@ -1,8 +1,6 @@
 """Rows of statements are written in runs per track; a failure leaves no output."""
 
 import pytest
-from cases_as_ranks import opened_as_ranks
-from traces_by_hand import call, kernel, span
 
 from tracekit.errors import QueryError
 from tracekit.export import packets
@@ -19,35 +17,17 @@ SLICES = """
 """
 
 
-def events():
-    """Return ops that launch kernels, which overlap, with names and numbers that are odd."""
-    found = [span("cpu_op", "before all", -50, -40), span("cpu_op", "huge", 300, 310, big=2**70)]
-    for number, name in enumerate(('"quoted" \\back', "", "\U0001f600", "lone \ud800", "a\0b")):
-        found.append(span("cpu_op", name, 10 * number, 10 * number + 5, **{name: name}))
-        found.append(call(500 + number, 500.5 + number, number + 1))
-        found.append(kernel(name or "k", 600 + 3 * number, 606 + 3 * number, number + 1))
-    return [*found, {"ph": "i", "name": "mark", "s": "t", "pid": 1, "tid": 1, "ts": 701}]
-
-
-@pytest.fixture(scope="module")
-def trace(tmp_path_factory):
-    """Return one trace for all tests, because queries do not change it."""
-    folder = tmp_path_factory.mktemp("runs")
-    with opened_as_ranks(folder, [events()]) as opened:
-        yield opened
-
-
 def write_slices(writer, runs):
     """Write the slices of runs, which have one leading column, with one track per run."""
     for _, rows in runs:
         writer.slices(writer.track("t", 0, 1), rows, 1)
 
 
-def test_a_run_ends_where_a_key_changes(trace):
+def test_a_run_ends_where_a_key_changes(of_hostile):
     """Runs go on from one batch of 2,048 rows to the next."""
     writer = PacketWriter(lambda _: None)
     found = []
-    for key, rows in runs_of(trace, [SLICES, SLICES], 2):
+    for key, rows in runs_of(of_hostile, [SLICES, SLICES], 2):
         track = writer.track(str(key), 0, 1)
         found.append((key, writer.slices(track, rows, 2)))
         writer.finish(track)
@@ -55,61 +35,61 @@ def test_a_run_ends_where_a_key_changes(trace):
     assert found == 2 * counts
 
 
-def test_unread_rows_do_not_block_the_next_run(trace):
+def test_unread_rows_do_not_block_the_next_run(of_hostile):
     rows_sql = "SELECT i // 4 AS key, i AS at_ns, i / 3 AS value FROM range(12) AS t (i) ORDER BY i"
     blocks = []
     writer = PacketWriter(blocks.append)
-    for (key,), rows in runs_of(trace, [rows_sql], 1):
+    for (key,), rows in runs_of(of_hostile, [rows_sql], 1):
         if key != 1:
             writer.values(writer.counter(f"n{key}", 0, 1, ""), rows, 1)
     writer.close()
     assert b"".join(blocks).count(number_field(9, _COUNTER)) == 8
 
 
-def test_a_reader_that_stops_midway_does_not_block_others(trace):
+def test_a_reader_that_stops_midway_does_not_block_others(of_hostile):
     endless = "SELECT 1 AS key, i AS start_ns, 1::BIGINT, 'n' FROM range(1000000000000) AS t (i)"
 
     def full(block):
         raise OSError("full")
 
     writer = PacketWriter(full)
-    runs = runs_of(trace, [endless], 1)
+    runs = runs_of(of_hostile, [endless], 1)
     with pytest.raises(OSError, match="full"):
         write_slices(writer, runs)
     runs.close()
-    assert trace.sql("SELECT 1").rows == [(1,)]
+    assert of_hostile.sql("SELECT 1").rows == [(1,)]
 
 
-def test_an_export_that_cannot_be_written_leaves_nothing_behind(trace):
+def test_an_export_that_cannot_be_written_leaves_nothing_behind(of_hostile):
     def full(block):
         raise OSError("full")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packets, "BLOCK_BYTES", 1_500)
         with pytest.raises(OSError, match="full"):
-            export_perfetto(trace, full)
+            export_perfetto(of_hostile, full)
     left = "SELECT count(*) FROM duckdb_tables() WHERE temporary AND table_name LIKE 'export%'"
-    assert trace.sql(left).rows == [(0,)]
-    done = export_perfetto(trace, len)
-    assert done.event_count == trace.sql("SELECT count(*) FROM event").rows[0][0]
+    assert of_hostile.sql(left).rows == [(0,)]
+    done = export_perfetto(of_hostile, len)
+    assert done.event_count == of_hostile.sql("SELECT count(*) FROM event").rows[0][0]
 
 
 @pytest.mark.nightly("fails at each statement")
-def test_a_statement_that_fails_midway_is_reported(trace):
+def test_a_statement_that_fails_midway_is_reported(of_hostile):
     late = (
         "SELECT 1 AS key, i AS start_ns, 1::BIGINT, if(i > 90000, error('too late'), 'n') "
         "FROM range(100000) AS t (i)"
     )
     for statement, message in ((late, "too late"), ("SELECT no_such_column", "no_such_column")):
         with pytest.raises(QueryError, match=message):
-            write_slices(PacketWriter(len), runs_of(trace, [statement], 1))
-        assert trace.sql("SELECT 1").rows == [(1,)]
+            write_slices(PacketWriter(len), runs_of(of_hostile, [statement], 1))
+        assert of_hostile.sql("SELECT 1").rows == [(1,)]
 
 
-def test_others_read_the_stream_too(trace):
+def test_others_read_the_stream_too(of_hostile):
     pyarrow = pytest.importorskip("pyarrow")
-    rows = trace.stream_arrow("SELECT event_id, name FROM event ORDER BY event_id")
+    rows = of_hostile.stream_arrow("SELECT event_id, name FROM event ORDER BY event_id")
     table = pyarrow.RecordBatchReader.from_stream(rows).read_all()
     assert table["event_id"].to_pylist() == [
-        row[0] for row in trace.sql("SELECT event_id FROM event ORDER BY event_id").rows
+        row[0] for row in of_hostile.sql("SELECT event_id FROM event ORDER BY event_id").rows
     ]

@@ -14,7 +14,6 @@ import random
 import sys
 import time
 import traceback
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -26,12 +25,12 @@ LIMIT_S = 120
 """Limit for one case, which takes about a second."""
 
 
-def case(seed: int, target: str, number: int) -> bytes:
+def case(seed, target, number):
     """Return one case."""
     return TARGETS[target].make(random.Random(f"{seed}/{target}/{number}"))
 
 
-def work(seed: int, target: str, numbers: range, out: Connection) -> None:
+def work(seed, target, numbers, out):
     """Run some cases; send the number of each one, and its traceback if it fails."""
     for number in numbers:
         out.send((number, None))
@@ -42,9 +41,9 @@ def work(seed: int, target: str, numbers: range, out: Connection) -> None:
     out.send((None, None))
 
 
-def batch(seed: int, target: str, numbers: range) -> list[tuple[int, str]]:
+def batch(seed, target, numbers):
     """Run some cases in a process; return the numbers and tracebacks of those that fail."""
-    found: list[tuple[int, str]] = []
+    found = []
     todo = numbers
     while todo:
         ours, theirs = multiprocessing.Pipe(duplex=False)
@@ -76,7 +75,7 @@ def batch(seed: int, target: str, numbers: range) -> list[tuple[int, str]]:
     return found
 
 
-def main() -> int:
+def main():
     """Fuzz, and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=10)

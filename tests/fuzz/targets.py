@@ -13,13 +13,16 @@ import pickle
 import random
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
+from formats_by_hand import ODD_EVENTS as EVENTS
+from formats_by_hand import gpu_space, rocprof_process
 
 import tracekit
 from tracekit.analysis.library import library_file
@@ -30,25 +33,10 @@ from tracekit.export.perfetto import export_perfetto
 from tracekit.ingest.load import load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.opening import ingest
-from tracekit.wire import bytes_field, number_field
 
 REPO = Path(__file__).resolve().parents[2]
 SAMPLE = REPO / "tests" / "traces" / "cpu_llama_lora" / "rank0.json.gz"
 
-EVENTS: list[dict[str, Any]] = [
-    {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
-    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 8, "ts": 10.25, "dur": 5}
-    | {"args": {"External id": 3, "Input Dims": [[2, 3], [], [[1]]], "x": {"y": [{"z": {}}]}}},
-    {"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "pid": 7, "tid": 8, "ts": 11}
-    | {"dur": 1, "args": {"correlation": 4, "External id": 3}},
-    {"ph": "X", "cat": "kernel", "name": "void k<int, (A)3>(f*[2], {})", "pid": 0, "tid": 7}
-    | {"ts": 12.5, "dur": 3, "args": {"stream": 7, "device": 0, "correlation": 4}},
-    {"ph": "s", "id": 9, "pid": 7, "tid": 8, "ts": 11, "cat": "ac2g", "name": "ac2g"},
-    {"ph": "X", "name": 'quoted "k" \\ é\u2028\U0001f600', "ts": 3, "dur": 1, "pid": "a"},
-    {"ph": "i", "name": "[memory]", "ts": 5, "pid": 7, "tid": 8, "s": "t"}
-    | {"args": {"Addr": 5, "Bytes": -8, "Device Type": 1}},
-    {"ph": "C", "name": "c", "ts": 6, "pid": 7, "args": {"v": 1}},
-]
 PIECES = (
     rb"""" \ { } [ ] , : NaN "} {" }] }} ], },{ "ph": ,{"ph":"X" }]} [[[[ "x":[{ /* """
     rb""""traceEvents":["""
@@ -56,7 +44,7 @@ PIECES = (
 PIECES += [b"\n", b"\0", b"\xff", b" ", b"\\ud800", b"9" * 30, b"-0", b"1e999", b"null", b"true"]
 
 
-def mutated(chance: random.Random, text: bytes, pieces: list[bytes] = PIECES) -> bytes:
+def mutated(chance, text, pieces=PIECES):
     """Damage a text: insert, delete, repeat, and overwrite pieces."""
     data = bytearray(text)
     for _ in range(chance.choice([1, 1, 2, 5, 20])):
@@ -79,13 +67,13 @@ def mutated(chance: random.Random, text: bytes, pieces: list[bytes] = PIECES) ->
     return bytes(data)
 
 
-def one_line(error: TracekitError) -> None:
+def one_line(error):
     """Check that an error is one line."""
     assert "\n" not in error.message
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
+def folder():
     """Yield a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="tracekit-fuzz-") as name:
         yield Path(name)
@@ -94,7 +82,7 @@ def folder() -> Iterator[Path]:
 # -- traces ----------------------------------------------------------------------------------------
 
 
-def make_trace(chance: random.Random) -> bytes:
+def make_trace(chance):
     """Return a trace, mostly damaged, and sometimes compressed."""
     events = chance.choices(EVENTS, k=chance.choice([1, 5, 30]))
     indent = chance.choice([None, None, 1])
@@ -112,7 +100,7 @@ def make_trace(chance: random.Random) -> bytes:
     return text
 
 
-def check_trace(data: bytes) -> None:
+def check_trace(data):
     """Every event that Python's json reads is in a table or rejected."""
     with folder() as place:
         path = place / "trace.json"
@@ -138,7 +126,7 @@ def check_trace(data: bytes) -> None:
         assert event_id in kept or not _is_plain(event), f"event {event_id} was not read"
 
 
-def _is_plain(event: object) -> bool:
+def _is_plain(event):
     """Return whether an event must be readable; False if that is not obvious."""
     if not isinstance(event, dict) or event.get("ph") not in ("i", "C", "X"):
         return False
@@ -146,7 +134,7 @@ def _is_plain(event: object) -> bool:
     return all(type(time) is int and 0 <= time < 10**9 for time in times)
 
 
-def _tables(path: Path) -> tuple[set[int], set[int]] | None:
+def _tables(path):
     """Return the ids of readable and rejected events."""
     try:
         with build_temporary(library_file()) as build, Reading(path) as reading:
@@ -167,75 +155,32 @@ def _tables(path: Path) -> tuple[set[int], set[int]] | None:
 # -- traces of other formats -----------------------------------------------------------------------
 
 
-def _stat(number: int, field: int, value: int | bytes) -> bytes:
-    written = number_field(field, value) if isinstance(value, int) else bytes_field(field, value)
-    return number_field(1, number) + written
-
-
-def _xspace() -> bytes:
-    def plane(name: bytes, line: bytes) -> bytes:
-        kind = number_field(1, 1) + bytes_field(2, number_field(1, 1) + bytes_field(2, b"gemm"))
-        stats = b"correlation_id kernel_details jit(f)/jvp(M)/dot name".split()
-        names = [
-            bytes_field(5, number_field(1, at) + bytes_field(2, bytes_field(2, text)))
-            for at, text in enumerate(stats, start=1)
-        ]
-        event = number_field(1, 1) + number_field(2, 5_000) + number_field(3, 9_000)
-        stats_of = (_stat(1, 4, 7), _stat(2, 5, b"grid:1,2,3 block:4,5,6"), _stat(4, 7, 3))
-        event += b"".join(bytes_field(4, one) for one in stats_of)
-        lines = bytes_field(2, line) + number_field(3, 1000) + bytes_field(4, event) * 3
-        parts = bytes_field(2, name) + bytes_field(3, lines) + bytes_field(4, kind)
-        return bytes_field(1, parts + b"".join(names))
-
-    return plane(b"/host:CPU", b"python") + plane(b"/device:GPU:0", b"Stream #7(Kernel)")
-
-
-def _rocprof() -> bytes:
-    handle = {"handle": 1}
-    size = {"x": 4, "y": 2, "z": 1}
-    record = {"kind": 0, "operation": 0, "correlation_id": {"internal": 3}, "thread_id": 5}
-    record |= {"start_timestamp": 10, "end_timestamp": 30, "stream_id": handle}
-    dispatch = {"agent_id": handle, "queue_id": handle, "kernel_id": 8}
-    dispatch |= {"workgroup_size": size, "grid_size": size}
-    process = {
-        "metadata": {"pid": 7},
-        "agents": [{"id": handle, "type": 2, "logical_node_type_id": 0}],
-        "strings": {"buffer_records": [{"kind": "HIP_API", "operations": ["hipLaunchKernel"]}]},
-        "kernel_symbols": [{"kernel_id": 8, "kernel_name": "k"}],
-        "buffer_records": {
-            "kernel_dispatch": [record | {"dispatch_info": dispatch}],
-            "memory_copy": [record | {"dst_agent_id": handle}],
-            "hip_api": [record],
-        },
-    }
-    return json.dumps({"rocprofiler-sdk-tool": [process]}).encode()
-
-
-def _perfetto() -> bytes:
+def _perfetto():
     with folder() as place:
         (place / "t.json").write_text(json.dumps(EVENTS))
-        parts: list[bytes] = []
+        parts = []
         with tracekit.open(place / "t.json", cache=False) as trace:
             export_perfetto(trace, lambda part: parts.append(bytes(part)))
     return b"".join(parts)
 
 
 @functools.cache
-def _other_formats() -> list[bytes]:
+def _other_formats():
     entry = {"action": "alloc", "addr": 5, "size": 8, "stream": 0, "time_us": 3, "frames": []}
     history = {"segments": [], "device_traces": [[entry, entry | {"action": "free_completed"}]]}
     timeline = b"[[-1, 1, 8, 0], [5, 2, 16, 3], [9, 3, -16, 3]]"
-    return [_xspace(), _rocprof(), _perfetto(), pickle.dumps(history), timeline]
+    rocprof = json.dumps({"rocprofiler-sdk-tool": [rocprof_process()]}).encode()
+    return [gpu_space().data(), rocprof, _perfetto(), pickle.dumps(history), timeline]
 
 
-def make_format(chance: random.Random) -> bytes:
+def make_format(chance):
     """Return a trace of another format, damaged after its first bytes."""
     whole = chance.choice(_other_formats())
     data = whole[:8] + mutated(chance, whole[8:])
     return gzip.compress(data, mtime=0) if chance.random() < 0.1 else data
 
 
-def check_format(data: bytes) -> None:
+def check_format(data):
     """The file is read, or refused in one line."""
     with folder() as place:
         path = place / "trace"
@@ -252,14 +197,14 @@ def check_format(data: bytes) -> None:
 
 
 @functools.cache
-def _store() -> bytes:
+def _store():
     with folder() as place:
         source = place / "t.json"
         source.write_text(json.dumps(EVENTS))
         return ingest([source], place / "s.duckdb").read_bytes()
 
 
-def make_store(chance: random.Random) -> bytes:
+def make_store(chance):
     """Return a list of edits of a store: position, size, and new bytes."""
     edits = [
         [chance.random(), chance.choice([0, 1, 16, 4096, 1 << 18]), chance.randbytes(4).hex()]
@@ -271,7 +216,7 @@ def make_store(chance: random.Random) -> bytes:
     return json.dumps(edits).encode()
 
 
-def check_store(data: bytes) -> None:
+def check_store(data):
     """A damaged store answers or is refused."""
     store = bytearray(_store())
     for place, size, text in json.loads(data):
@@ -315,12 +260,12 @@ TOML = (
 ).split()
 
 
-def make_rules(chance: random.Random) -> bytes:
+def make_rules(chance):
     """Return a damaged rules file."""
     return mutated(chance, RULES, TOML)
 
 
-def check_rules_file(data: bytes) -> None:
+def check_rules_file(data):
     """A rules file is applied, or refused in one line."""
     with folder() as place:
         path, trace = place / "rules.toml", place / "t.json"
@@ -347,12 +292,12 @@ MANIFEST = {
 }  # fmt: skip
 
 
-def make_manifest(chance: random.Random) -> bytes:
+def make_manifest(chance):
     """Return a damaged run.json."""
     return mutated(chance, json.dumps(MANIFEST, indent=chance.choice([None, 2])).encode())
 
 
-def check_manifest(data: bytes) -> None:
+def check_manifest(data):
     """A manifest is read, or becomes a row with the reason."""
     with folder() as place:
         (place / "run.json").write_bytes(data)
@@ -372,21 +317,21 @@ TIMESTAMP_NS NULL [1,2] {'a':1} ::BLOB ' é ::DECIMAL(38,9) range(9) unnest $1 ?
 """
 
 
-def make_sql(chance: random.Random) -> bytes:
+def make_sql(chance):
     """Return words of SQL."""
     text = " ".join(chance.choices(SQL.split(), k=chance.choice([1, 4, 8, 16])))
     return (text if chance.random() < 0.5 else "SELECT " + text).encode()
 
 
 @functools.cache
-def _trace() -> tracekit.Trace:
+def _trace():
     with folder() as place:
         source = place / "t.json"
         source.write_text(json.dumps(EVENTS))
         return tracekit.open(source, cache=False)
 
 
-def check_sql(data: bytes) -> None:
+def check_sql(data):
     """A statement returns rows or an error of one line, and reads no file."""
     trace = _trace()
     try:
@@ -405,17 +350,17 @@ def check_sql(data: bytes) -> None:
 
 
 @functools.cache
-def _hostile() -> ModuleType:
+def _hostile():
     sys.path.insert(0, str(REPO / "tests" / "collectors" / "serving"))
     return importlib.import_module("_hostile")
 
 
-def make_server(chance: random.Random) -> bytes:
+def make_server(chance):
     """Return the seed of a hostile server."""
     return str(chance.randrange(10**12)).encode()
 
 
-def check_server(data: bytes) -> None:
+def check_server(data):
     """A run against a hostile server leaves a readable run folder, or one error."""
     hostile = _hostile()
     with folder() as place:

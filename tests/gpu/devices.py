@@ -6,7 +6,6 @@ on the CPU.
 """
 
 import os
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,7 +33,7 @@ on_each_device = pytest.mark.parametrize(
 )
 
 
-def each(name: str, cases: Iterable[str], on_cpu: Sequence[str]) -> pytest.MarkDecorator:
+def each(name, cases, on_cpu):
     """Parametrize a test over cases on the GPU, and over some of them on the CPU."""
     names = list(cases)
     there = names if _ON_CPU == "all" else on_cpu

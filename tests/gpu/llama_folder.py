@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 _SCALE = 0.02
 
 
-def main(arguments: list[str]) -> None:
+def main(arguments):
     out = Path(arguments[0])
     layers = int(arguments[1]) if len(arguments) > 1 else 32
     width, inner, heads, words = (256, 688, 4, 32000) if "tiny" in arguments else _LLAMA2_7B
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     }
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
-    def drawn(*shape: int) -> torch.Tensor:
+    def drawn(*shape):
         return (torch.randn(*shape, device=device) * _SCALE).half().cpu().contiguous()
 
     ones = torch.ones(width, dtype=torch.float16)
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> None:
 _LLAMA2_7B = (4096, 11008, 32, 32000)
 
 
-def _tokenizer(word_count: int) -> PreTrainedTokenizerFast:
+def _tokenizer(word_count):
     """Return a tokenizer of single bytes, filled up to a number of tokens."""
     vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2}
     for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):

@@ -8,25 +8,7 @@ import pytest
 from devices import on_each_device
 
 _STEPS = 4
-_WIDTH = 512
 _LIGHT_AT_MOST_PCT = 10.0
-
-
-def loop_of(trial):
-    """Return a host-bound step of a decoder, so that recording lengthens it."""
-    import tiny
-    import torch
-
-    model = tiny.decoder(_WIDTH if trial.is_cuda else 16).to(trial.device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    ids = next(tiny.batches()).to(trial.device)
-
-    def step():
-        optimizer.zero_grad(set_to_none=True)
-        model(ids, labels=ids).backward()
-        optimizer.step()
-
-    return step
 
 
 def timed(trial, step):
@@ -49,7 +31,7 @@ def test_the_cost_of_kinds_of_recording(trial):
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    step = loop_of(trial)
+    step = trial.training_step()
     light = [ProfilerActivity.CUDA] if trial.is_cuda else [ProfilerActivity.CPU]
     full = [*{*light, ProfilerActivity.CPU}]
     kinds = {
@@ -84,7 +66,7 @@ def test_a_window_goes_from_full_to_light(trial):
     """Without ops from its middle on, a session has the kernels of all steps."""
     from torch.profiler import ProfilerActivity, profile
 
-    step = loop_of(trial)
+    step = trial.training_step()
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if trial.is_cuda else [])]
     timed(trial, step)
     with profile(activities=activities) as session:

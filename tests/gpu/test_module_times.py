@@ -6,7 +6,6 @@ What passes on the stream between two events is the work of a module, and the id
 import itertools
 import time
 from collections import defaultdict
-from typing import Any
 
 import pytest
 from devices import on_each_device
@@ -42,8 +41,8 @@ class Timer:
         from tracekit.collectors.machine import accelerator
 
         self._now = lambda: accelerator.event(device) or time.perf_counter_ns()
-        self._spans: dict[str, list[tuple[Any, Any]]] = defaultdict(list)
-        self._open: dict[str, Any] = {}
+        self._spans = defaultdict(list)
+        self._open = {}
         self.is_on = False
 
     def begin(self, name):

@@ -15,28 +15,10 @@ _STEPS = 20
 _ACTIVE = 4
 
 
-def trained(trial, *, compiled=False, **optimizer):
-    import tiny
-    import torch
-
-    device = trial.device
-    model = tiny.decoder(512 if trial.is_cuda else 16).to(device)
-    made = torch.optim.AdamW(model.parameters(), lr=1e-3, **optimizer)
-    called = torch.compile(model) if compiled else model
-    ids = next(tiny.batches()).to(device)
-
-    def step():
-        made.zero_grad(set_to_none=True)
-        called(ids, labels=ids).backward()
-        made.step()
-
-    return step
-
-
 def replayed(trial):
     import torch
 
-    step = trained(trial, fused=True, capturable=True)
+    step = trial.training_step(fused=True, capturable=True)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -100,15 +82,15 @@ def copied(trial, *, is_pinned):
 
 
 PAIRS = {
-    "whole-step graph": (lambda t: trained(t, fused=True), replayed, "graph on"),
+    "whole-step graph": (lambda t: t.training_step(fused=True), replayed, "graph on"),
     "compile": (
-        lambda t: trained(t, fused=True),
-        lambda t: trained(t, fused=True, compiled=True),
+        lambda t: t.training_step(fused=True),
+        lambda t: t.training_step(fused=True, compiled=True),
         "compile on",
     ),
     "fused optimizer": (
-        lambda t: trained(t, foreach=False, fused=False),
-        lambda t: trained(t, fused=True),
+        lambda t: t.training_step(foreach=False, fused=False),
+        lambda t: t.training_step(fused=True),
         "optimizer fused",
     ),
     "fused attention": (

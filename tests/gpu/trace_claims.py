@@ -1,11 +1,5 @@
 """Claims that every trace of these tests must satisfy."""
 
-from collections.abc import Collection
-from pathlib import Path
-from typing import Any
-
-from trial import Trial
-
 import tracekit
 
 _IN_PHASE_AT_LEAST_PCT = 97.0
@@ -15,14 +9,14 @@ _TABLES = ("timeline", "phases", "modules", "kernel_classes", "idle_causes", "he
 
 
 def claim_trace(
-    trial: Trial,
-    path: Path,
+    trial,
+    path,
     *,
-    phases: Collection[str] = (),
-    linked_at_least_pct: float = 99.0,
-    unattributed_at_most_pct: float = 3.0,
-    unclassified_at_most_pct: float = _UNCLASSIFIED_AT_MOST_PCT,
-) -> None:
+    phases=(),
+    linked_at_least_pct=99.0,
+    unattributed_at_most_pct=3.0,
+    unclassified_at_most_pct=_UNCLASSIFIED_AT_MOST_PCT,
+):
     """Check the claims that every trace, or trace of a run folder, must satisfy.
 
     The window, and busy and idle time by phase, module, class, and cause, add up to the nanosecond.
@@ -67,7 +61,7 @@ def claim_trace(
     )
 
 
-def claim_training(trial: Trial, path: Path, opt: str) -> None:
+def claim_training(trial, path, opt):
     """Compare the trace of a training run with the claims of its methods (`--opt`)."""
     methods = opt.split("+")
     # The optimizer of LoRA-FA computes a pseudo-inverse of every matrix in every step, which is of
@@ -77,7 +71,7 @@ def claim_training(trial: Trial, path: Path, opt: str) -> None:
     claim_trace(trial, path, phases=phases, unclassified_at_most_pct=most_pct)
 
 
-def _claim_sums(trial: Trial, tables: dict[str, list[dict[str, Any]]]) -> None:
+def _claim_sums(trial, tables):
     timeline = tables["timeline"]
     apart = [
         row["window_ns"]
@@ -97,6 +91,6 @@ def _claim_sums(trial: Trial, tables: dict[str, list[dict[str, Any]]]) -> None:
         trial.claim(f"{name} adds up", got == total, got - total, "0 ns")
 
 
-def _claim_least(trial: Trial, health: dict[str, Any], metric: str, least_pct: float) -> None:
+def _claim_least(trial, health, metric, least_pct):
     value = float(health[metric] or 0)
     trial.claim(metric.replace("_", " "), value >= least_pct, value, f"at least {least_pct} %")

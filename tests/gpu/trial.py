@@ -28,33 +28,33 @@ class Trial:
     broken: list[str] = field(default_factory=list)
 
     @property
-    def is_cuda(self) -> bool:
+    def is_cuda(self):
         return bool(self.device.type == "cuda")
 
     @property
-    def command_line(self) -> list[str]:
+    def command_line(self):
         return [str(Path(sys.executable).with_name("tracekit"))]
 
-    def needs(self, *packages: str) -> None:
+    def needs(self, *packages):
         for name in packages:
             if find_spec(name) is None:
                 pytest.skip(f"{name} is not installed")
 
-    def claim(self, text: str, holds: bool, measured: object = None, wanted: str = "") -> None:
+    def claim(self, text, holds, measured=None, wanted=""):
         self.figures(**{text: measured if holds else f"does not hold: {measured}"})
         if not holds:
             self.broken.append(f"{text}: {measured}" + (f", wanted {wanted}" if wanted else ""))
 
-    def claim_close(self, text: str, measured: float, wanted: float, tolerance_pct: float) -> None:
+    def claim_close(self, text, measured, wanted, tolerance_pct):
         apart_pct = 100 * abs(measured - wanted) / abs(wanted) if wanted else math.inf
         figures = {"measured": measured, "wanted": wanted, "apart_pct": round(apart_pct, 3)}
         self.claim(text, apart_pct <= tolerance_pct, figures, f"within {tolerance_pct:g} %")
 
-    def figures(self, **values: object) -> None:
+    def figures(self, **values):
         for name, value in values.items():
             self.record(name, json.loads(json.dumps(value, default=str)))
 
-    def command(self, *words: object, **variables: str) -> CliResult:
+    def command(self, *words, **variables):
         print("$", *words)
         own = {"COLUMNS": "120", "TRACEKIT_CACHE_DIR": str(self.runs.parents[1] / "cache")}
         if not self.is_cuda:
@@ -73,24 +73,41 @@ class Trial:
         print(done.stdout, done.stderr, f"exit code {done.returncode}", sep="\n")
         return CliResult(done.stdout, done.stderr, done.returncode)
 
-    def tracekit(self, *words: object, **options: object) -> CliResult:
+    def tracekit(self, *words, **options):
         """Run `tracekit`: `batch_size=2` becomes `--batch-size 2`, and None is omitted."""
-        given: list[object] = [*self.command_line, *words]
+        given = [*self.command_line, *words]
         for name, value in options.items():
             if value is not None and value is not False:
                 option = f"--{name.replace('_', '-')}"
                 given += [option] if value is True else [option, value]
         return self.command(*given)
 
-    def collect(self, folder: str, *words: object, **options: object) -> dict[str, Any]:
+    def collect(self, folder, *words, **options):
         out = self.runs / folder
         done = self.tracekit("collect", *words, **options, out=out, force=True)
         assert (out / "run.json").is_file(), done.stderr
-        manifest: dict[str, Any] = json.loads((out / "run.json").read_text("utf-8"))
+        manifest = json.loads((out / "run.json").read_text("utf-8"))
         assert done.exit_code == 0 or manifest["outcome"] == "oom", done.stderr
         return manifest
 
-    def profile(self, step: Callable[[], object], **options: Any) -> Path:
+    def training_step(self, *, compiled=False, **optimizer):
+        """Return a step of a decoder; on a GPU it is host-bound, so that recording lengthens it."""
+        import tiny
+        import torch
+
+        model = tiny.decoder(512 if self.is_cuda else 16).to(self.device)
+        made = torch.optim.AdamW(model.parameters(), lr=1e-3, **optimizer)
+        called = torch.compile(model) if compiled else model
+        ids = next(tiny.batches()).to(self.device)
+
+        def step():
+            made.zero_grad(set_to_none=True)
+            called(ids, labels=ids).backward()
+            made.step()
+
+        return step
+
+    def profile(self, step, **options):
         """Profile steps, each a call of a function, and return the trace; see `Profile`."""
         from tracekit.collectors import ranges
         from tracekit.collectors.profiler.profile import Profile
@@ -103,7 +120,7 @@ class Trial:
                 profile.step()
         return path
 
-    def table(self, *words: str, about: str) -> None:
+    def table(self, *words, about):
         """Ask for a table of the runs in folders of a pattern, which must be there; keep it."""
         folders = sorted(path.parent for path in self.runs.glob(f"{about}/run.json"))
         if not folders:

@@ -10,16 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
-from simulated_machine import Simulation, simulate
+from simulated_machine import simulate
 from simulated_program import Machine
 
-Knobs = Mapping[str, Any]
-
-_SHORT: Knobs = {"gemm_ns": 9_000, "elementwise_ns": 2_000, "optimizer_ns": 3_000}
-_FOUR: Knobs = {"ranks": 4}
-BASES: Mapping[str, Knobs] = {
+_SHORT = {"gemm_ns": 9_000, "elementwise_ns": 2_000, "optimizer_ns": 3_000}
+_FOUR = {"ranks": 4}
+BASES = {
     "device bound": {},
     "host bound": {**_SHORT, "copy_ns": 4_000, "load_ns": 50_000},
     "side stream": {"has_side_stream": True, "has_event_rows": False},
@@ -39,25 +36,25 @@ class Scenario:
 
     base: str
     change: str
-    changed: Knobs
+    changed: Mapping
 
     @property
-    def name(self) -> str:
+    def name(self):
         return f"{self.base}: {self.change}"
 
     @property
-    def true_ratio(self) -> float:
+    def true_ratio(self):
         """The window after the change over that before it."""
         machine = Machine(**BASES[self.base])
         return simulated(machine.changed(**self.changed)).window_ns / simulated(machine).window_ns
 
 
 @cache
-def simulated(machine: Machine) -> Simulation:
+def simulated(machine):
     return simulate(machine)
 
 
-def _scenario(base: str, change: str, *scaled: str, factor: float = 0.5, **knobs: Any) -> Scenario:
+def _scenario(base, change, *scaled, factor=0.5, **knobs):
     machine = Machine(**BASES[base])
     times = {knob: getattr(machine, knob) for knob in scaled}
     return Scenario(base, change, knobs | {k: type(v)(v * factor) for k, v in times.items()})

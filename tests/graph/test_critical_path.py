@@ -1,29 +1,22 @@
 """On every trace: the critical path adds up to its window, and the replay gives the run back."""
 
-from __future__ import annotations
-
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from every_trace import BUNDLED, PATHS, on_every_trace, on_some_traces
 
-import tracekit
 from tracekit.analysis.graph_sweeps import REPLAY, create_swept
-
-Opened = Callable[[Path], tracekit.Trace]
 
 
 @on_every_trace
-def test_the_path_of_each_rank_is_its_window(opened: Opened, path: Path) -> None:
+def test_the_path_of_each_rank_is_its_window(opened, path):
     trace = opened(path)
     windows = dict(
         trace.sql(
             "SELECT trace_id, max(end_ns) - min(start_ns) FROM device_windows GROUP BY trace_id"
         ).rows
     )
-    pieces: dict[int, list[tuple[int, int]]] = {}
+    pieces = {}
     for trace_id, start_ns, end_ns in trace.sql(
         "SELECT trace_id, start_ns, end_ns FROM path_piece ORDER BY trace_id, position"
     ).rows:
@@ -38,9 +31,7 @@ def test_the_path_of_each_rank_is_its_window(opened: Opened, path: Path) -> None
 
 
 @on_some_traces
-def test_gains_are_not_negative_and_work_with_slack_is_not_on_a_path(
-    opened: Opened, path: Path
-) -> None:
+def test_gains_are_not_negative_and_work_with_slack_is_not_on_a_path(opened, path):
     trace = opened(path)
     for row in trace.query("slack", by="kernel").to_dicts():
         assert row["gain_ns"] >= 0, row
@@ -49,7 +40,7 @@ def test_gains_are_not_negative_and_work_with_slack_is_not_on_a_path(
 
 
 @on_every_trace
-def test_every_work_waits_for_something(opened: Opened, path: Path) -> None:
+def test_every_work_waits_for_something(opened, path):
     trace = opened(path)
     assert (
         trace.sql(
@@ -72,7 +63,7 @@ WORST_PCT = 3.3
 EDGES = "SELECT edge_id, source_node, target_node, {weight}, target_ns, 0 FROM graph_edge"
 
 
-def replayed(trace: tracekit.Trace, weight: str) -> dict[int, int]:
+def replayed(trace, weight):
     """When each node comes if edges have these weights."""
     connection = trace.connection
     trace.sql("SELECT 1 FROM graph_edge LIMIT 1")
@@ -82,14 +73,14 @@ def replayed(trace: tracekit.Trace, weight: str) -> dict[int, int]:
 
 
 @on_every_trace
-def test_the_unchanged_run_comes_back(opened: Opened, path: Path) -> None:
+def test_the_unchanged_run_comes_back(opened, path):
     for row in opened(path).query("replay").to_dicts():
         share = 100 * row["unexplained_ns"] / row["recorded_ns"]
         assert abs(row["error_pct"]) <= WORST_PCT + share, row
 
 
 @pytest.mark.nightly("all bundled traces; the error of each of the gate is bounded above")
-def test_the_mean_error_is_small(opened: Opened) -> None:
+def test_the_mean_error_is_small(opened):
     bundled = [path for path in BUNDLED if path in PATHS]
     rows = [row for path in bundled for row in opened(path).query("replay").to_dicts()]
     errors = [
@@ -99,7 +90,7 @@ def test_the_mean_error_is_small(opened: Opened) -> None:
 
 
 @on_every_trace
-def test_weights_with_rests_reproduce_the_recorded_times(opened: Opened, path: Path) -> None:
+def test_weights_with_rests_reproduce_the_recorded_times(opened, path):
     trace = opened(path)
     recorded = dict(
         trace.sql(

@@ -1,11 +1,7 @@
 """Tables that are created on demand."""
 
-from __future__ import annotations
-
 import hashlib
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
@@ -13,21 +9,20 @@ import pytest
 import tracekit
 from tracekit.analysis import relations
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.spec import Spec
 from tracekit.database.connections import cursor_of
 from tracekit.opening import ingest
 
 
-def on_demand() -> dict[str, Spec]:
+def on_demand():
     return {name: spec for name, spec in load_catalog().tables.items() if spec.is_on_demand}
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory, sample_trace: Path) -> Path:
+def store(tmp_path_factory, sample_trace):
     return ingest([sample_trace], tmp_path_factory.mktemp("store") / "run.duckdb")
 
 
-def test_a_store_stays_as_it_is(store: Path) -> None:
+def test_a_store_stays_as_it_is(store):
     digest = hashlib.sha256(store.read_bytes()).hexdigest()
     with tracekit.open(store) as trace:
         assert trace.sql("SELECT count(*) > 0 FROM graph_edge").rows == [(True,)]
@@ -37,11 +32,11 @@ def test_a_store_stays_as_it_is(store: Path) -> None:
     assert names.isdisjoint(on_demand())
 
 
-def test_each_is_made_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
+def test_each_is_made_once(store, monkeypatch):
+    made = []
     create = relations._Making._create
 
-    def counted(making: Any, cursor: duckdb.DuckDBPyConnection, spec: Spec) -> None:
+    def counted(making, cursor, spec):
         made.append(spec.name)
         create(making, cursor, spec)
 
@@ -49,7 +44,7 @@ def test_each_is_made_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None
     with tracekit.open(store) as trace:
         cursors = [cursor_of(trace.connection) for _ in range(4)]
 
-        def count(cursor: duckdb.DuckDBPyConnection) -> int:
+        def count(cursor):
             relations.ensure(cursor, ["graph_edge"])
             return int(cursor.execute("SELECT count(*) FROM graph_edge").fetchall()[0][0])
 
@@ -60,7 +55,7 @@ def test_each_is_made_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert "graph_edge" in made
 
 
-def test_sql_of_the_users_own_has_them(store: Path, tmp_path: Path) -> None:
+def test_sql_of_the_users_own_has_them(store, tmp_path):
     folder = tmp_path / "own"
     folder.mkdir()
     (folder / "edge_count.sql").write_text(
@@ -74,7 +69,7 @@ def test_sql_of_the_users_own_has_them(store: Path, tmp_path: Path) -> None:
         assert [own] == trace.sql("SELECT count(*) FROM graph_edge").rows
 
 
-def test_a_name_in_a_string_creates_no_relation(store: Path) -> None:
+def test_a_name_in_a_string_creates_no_relation(store):
     made = "SELECT table_name FROM duckdb_tables() WHERE database_name = 'session'"
     with tracekit.open(store) as trace:
         assert trace.sql("SELECT 'graph_edge' AS path_piece -- FROM\n").rows == [("graph_edge",)]

@@ -1,11 +1,6 @@
 """Predictions: compared with simulated machines, and refusals."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 from scenarios import BASES, SCENARIOS
@@ -19,10 +14,10 @@ from tracekit.prediction.changes import parse_change
 
 
 @pytest.fixture(scope="module")
-def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], tracekit.Trace]]:
-    opened: dict[str, tracekit.Trace] = {}
+def traces(tmp_path_factory):
+    opened = {}
 
-    def trace_of(base: str) -> tracekit.Trace:
+    def trace_of(base):
         if base not in opened:
             folder = tmp_path_factory.mktemp("machine")
             simulate(Machine(**BASES[base])).write(folder)
@@ -43,7 +38,7 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
         for number, base in enumerate(BASES)
     ],
 )
-def test_predictions_hold(traces: Callable[[str], tracekit.Trace], base: str) -> None:
+def test_predictions_hold(traces, base):
     for one in (one for one in SCENARIOS if one.base == base):
         found = traces(base).predict(one.change)
         assert found.predicted_ns is not None, one.name
@@ -53,9 +48,7 @@ def test_predictions_hold(traces: Callable[[str], tracekit.Trace], base: str) ->
 
 
 @pytest.mark.parametrize("change", ["class=gemm x0.5", "bandwidth x2"])
-def test_contention_is_derived_from_the_trace(
-    traces: Callable[[str], tracekit.Trace], change: str
-) -> None:
+def test_contention_is_derived_from_the_trace(traces, change):
     """Kernels take 30 % longer next to collectives; ignoring that gives errors of 2 and 3 %."""
     base = "four ranks, contention"
     (one,) = (one for one in SCENARIOS if (one.base, one.change) == (base, change))
@@ -85,7 +78,7 @@ def test_contention_is_derived_from_the_trace(
         "algorithm=butterfly",
     ],
 )
-def test_texts_that_are_no_change(text: str) -> None:
+def test_texts_that_are_no_change(text):
     with pytest.raises(UsageError):
         parse_change(text)
 
@@ -99,14 +92,12 @@ def test_texts_that_are_no_change(text: str) -> None:
         ("device bound", "bandwidth x2"),
     ],
 )
-def test_questions_that_a_trace_cannot_answer_are_rejected(
-    traces: Callable[[str], tracekit.Trace], base: str, text: str
-) -> None:
+def test_questions_that_a_trace_cannot_answer_are_rejected(traces, base, text):
     with pytest.raises(QueryError):
         traces(base).predict(text)
 
 
-def test_names_of_traces_are_texts(tiny_trace: Callable[..., Path]) -> None:
+def test_names_of_traces_are_texts(tiny_trace):
     name = "x'; DROP TABLE trace; --"
     path = tiny_trace(work(1, 10, 20, 1, name))
     with tracekit.open(path, cache=False) as trace:
@@ -118,7 +109,7 @@ def test_names_of_traces_are_texts(tiny_trace: Callable[..., Path]) -> None:
 
 
 @pytest.mark.nightly("the golden output has the command")
-def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_command(cli, tmp_path):
     folder, timeline = tmp_path / "run", tmp_path / "predicted.json"
     simulate(Machine(**BASES["device bound"])).write(folder)
     done = cli("predict", folder, "--change", "class=gemm x0.5", "--timeline", timeline,
@@ -144,9 +135,7 @@ def test_the_command(cli: Callable[..., Any], tmp_path: Path) -> None:
     assert f"{folder} → class=gemm x0.5" in page.read_text("utf-8")
 
 
-def test_recomputed_work_is_in_the_timeline(
-    traces: Callable[[str], tracekit.Trace], tmp_path: Path
-) -> None:
+def test_recomputed_work_is_in_the_timeline(traces, tmp_path):
     """Calls inside ops on the thread of the backward pass, followed by their kernels."""
     path = tmp_path / "predicted.json"
     recorded = traces("host bound")
@@ -171,9 +160,7 @@ def test_recomputed_work_is_in_the_timeline(
         assert metrics["same_stream_overlaps"] == metrics["unlinked_device_events"] == "ok"
 
 
-def test_a_timeline_that_cannot_be_written(
-    traces: Callable[[str], tracekit.Trace], tmp_path: Path
-) -> None:
+def test_a_timeline_that_cannot_be_written(traces, tmp_path):
     place = tmp_path / "file"
     place.write_text("", encoding="utf-8")
     with pytest.raises(StoreError):
@@ -181,7 +168,7 @@ def test_a_timeline_that_cannot_be_written(
     assert [*tmp_path.iterdir()] == [place]
 
 
-def test_exit_codes(cli: Callable[..., Any], tiny_trace: Callable[..., Path]) -> None:
+def test_exit_codes(cli, tiny_trace):
     """A kernel begins 5 ms after its launch, for no reason in the trace; then no device work."""
     late = [*work(5, 10, 110, 1, "a"), *work(10, 5_200, 5_300, 2, "b")]
     assert cli("predict", tiny_trace(late), "--change", "name=a x0.5").exit_code == 7

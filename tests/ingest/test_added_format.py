@@ -42,7 +42,6 @@ class CsvReader:
             self.event_count += 1
             columns.append(tuple(row.get(column) for column in ROW_COLUMNS))
             array = columns.take()
-            assert array is not None
             yield EventRows(1, array, columns.stream)
 
     def metadata(self):

@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from formats_by_hand import ODD_EVENTS as EVENTS
 
 HEAD, TAIL = b'{"schemaVersion": 1, "traceEvents": [\n', b'\n], "traceName": "t.json"}'
-EVENTS = [
-    {"ph": "M", "name": "process_name", "pid": 7, "args": {"name": "python"}},
-    {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 8, "ts": 10.25, "dur": 5}
-    | {"args": {"External id": 3, "Input Dims": [[2, 3], [], [[1]]], "x": {"y": [{"z": {}}]}}},
-    {"ph": "X", "cat": "kernel", "name": "void k<int, (A)3>(f*[2], {})", "ts": 1.5, "dur": 0.5},
-    {"ph": "s", "id": 9, "pid": 7, "tid": 8, "ts": 11, "cat": "ac2g", "name": "ac2g"},
-    {"ph": "X", "name": 'quoted "k" \\ path', "ts": 3, "dur": 1, "args": {"a": "}, {", "b": "]"}},
-    {"ph": "X", "name": "é\u2028\U0001f600", "ts": 3, "dur": 1, "args": {"call": "f(\n\t)"}},
-]
 
 
 class Text(NamedTuple):

@@ -1,16 +1,13 @@
 """An export for Perfetto is read back as the original trace."""
 
 import gzip
-from pathlib import Path
 
 import pytest
+from perfetto_read_back import exported
 from traces_by_hand import kernel, span, work
 
 import tracekit
 from tracekit.errors import TraceError
-from tracekit.export.perfetto import export_perfetto
-
-REPO = Path(__file__).resolve().parents[2]
 
 EVENTS = [
     span("user_annotation", "ProfilerStep#3", 0, 100),
@@ -33,12 +30,6 @@ READ = """
 """
 
 TOTALS = "SELECT device, count(*), sum(dur_ns), sum(wall_ns) FROM device_events GROUP BY ALL"
-
-
-def exported(trace, path):
-    with path.open("wb") as file:
-        export_perfetto(trace, file.write)
-    return path
 
 
 @pytest.mark.nightly("exports a trace first")

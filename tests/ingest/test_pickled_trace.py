@@ -124,49 +124,6 @@ def test_a_memory_timeline(tmp_path):
     assert held_bytes == {"gradients": 30, "parameters": 8, "unknown": 5}
 
 
-def test_a_flight_recorder_dump_as_json(tmp_path):
-    for rank, count in enumerate((2, 1)):
-        entries = [recorded(seq, "completed") for seq in range(1, count + 1)]
-        dump = {"comm_lib_version": "2.26", "entries": entries, "pg_config": {}}
-        (tmp_path / f"rank{rank}.json").write_text(json.dumps(dump))
-    with tracekit.open(tmp_path, cache=False) as run:
-        (row,) = run.query("hung_collectives").to_dicts()
-    assert (row["seq"], row["missing_ranks"], row["finished_ranks"]) == (2, "1", "0")
-
-
-def recorded(seq, state, size=8, line=5):
-    return {
-        "frames": [{"filename": "/home/u/t.py", "line": line, "name": "main"}],
-        "process_group": ("0", "default_pg"),
-        "collective_seq_id": seq,
-        "p2p_seq_id": 0,
-        "profiling_name": "nccl:all_reduce",
-        "time_created_ns": 1_700_000_000_000_000_000 + seq,
-        "time_discovered_completed_ns": None,
-        "input_sizes": [[size]],
-        "state": state,
-        "is_p2p": False,
-    }
-
-
-def test_ranks_that_hang_in_a_collective(tmp_path):
-    ranks = [
-        [recorded(1, "completed"), recorded(2, "scheduled", line=9)],
-        [recorded(1, "completed")],
-        [recorded(1, "completed", 16), recorded(2, "started", line=9)],
-    ]
-    for rank, entries in enumerate(ranks):
-        written(tmp_path / f"nccl_trace_rank_{rank}.pickle", {"version": "2", "entries": entries})
-    with tracekit.open(tmp_path, cache=False) as run:
-        rows = run.query("hung_collectives").to_dicts()
-    problems = [
-        (row["seq"], row["problem"], row["missing_ranks"], row["waiting_ranks"]) for row in rows
-    ]
-    assert problems == [(1, "mismatch", None, None), (2, "missing", "1", "0, 2")]
-    assert rows[0]["sizes"] == "[[16]], [[8]]"
-    assert rows[1]["line"] == "/home/u/t.py:9: main"
-
-
 class Harmful:
     def __reduce__(self):
         return os.system, ("touch harmed",)

@@ -5,17 +5,10 @@ import time
 from itertools import count
 
 import pytest
+from processes import wait_for
 
 from tracekit.ingest import bounded_queue
 from tracekit.ingest.bounded_queue import ReadAhead, StoppedError
-
-
-def until(is_reached):
-    """Wait for another thread; the limit only guards against a hang."""
-    end = time.monotonic() + 60
-    while not is_reached():
-        assert time.monotonic() < end
-        time.sleep(0.001)
 
 
 def numbers(made, error=None):
@@ -56,7 +49,7 @@ def test_the_queue_is_bounded():
     ahead = ReadAhead(numbers(made), 3)
     items = iter(ahead)
     for taken in range(5):
-        until(lambda: len(made) == taken + 4)  # noqa: B023
+        wait_for(lambda: len(made) == taken + 4)  # noqa: B023
         time.sleep(0.02)
         assert len(made) == taken + 4
         assert next(items) == taken
@@ -85,4 +78,4 @@ def test_closing_does_not_wait_for_an_item_that_never_comes(monkeypatch):
     ahead.close()
     assert is_running()
     comes.set()
-    until(lambda: not is_running())
+    wait_for(lambda: not is_running())

@@ -1,7 +1,5 @@
 """Databases of rocprofv3 (rocpd) with its schema versions 3 and 4."""
 
-from typing import Any
-
 import pytest
 from databases_by_hand import database
 
@@ -23,7 +21,7 @@ class Process:
 
     def __init__(self, version, machine="m1"):
         self.is_tracked = version.startswith("4")
-        self.tables: dict[str, list[dict[str, Any]]] = {
+        self.tables = {
             "rocpd_metadata": [{"tag": "schema_version", "value": version}],
             "rocpd_string": [{"id": number, "string": text} for text, number in ID.items()],
             "rocpd_info_node": [{"id": 1, "machine_id": machine, "hostname": "node7"}],
@@ -80,34 +78,26 @@ def process(version, machine="m1"):
     size = {f"{kind}_size_{axis}": 1 for kind in ("grid", "workgroup") for axis in "xyz"}
     size |= {"grid_size_x": 1000, "workgroup_size_x": 256}
     kernel = {"agent_id": 4, "kernel_id": 3, "queue_id": 5, **size}
+    in_range = {"name_id": ID["roctxThreadRangeA"], "extdata": '{"message":"tk/step"}'}
+    launch = {"name_id": ID["hipLaunchKernel"]}
+    to_device = {"name_id": ID["MEMORY_COPY_HOST_TO_DEVICE"], "dst_agent_id": 4, "src_agent_id": 0}
     return (
         Process(version, machine)
+        .add("rocpd_region", 900, 20_000, "MARKER_CORE_RANGE_API", 10, **in_range)
+        .add("rocpd_region", 1_000, 3_001, "HIP_RUNTIME_API_EXT", 11, **launch)
+        .add("rocpd_region", 4_000, 5_000, "HIP_RUNTIME_API_EXT", 12, **launch)
         .add(
-            "rocpd_region",
-            900,
-            20_000,
-            "MARKER_CORE_RANGE_API",
-            10,
-            name_id=ID["roctxThreadRangeA"],
+            *("rocpd_region", 6_000, 9_000, "HIP_RUNTIME_API_EXT", 13),
+            name_id=ID["hipMemcpyWithStream"],
         )
-        .add("rocpd_region", 1_000, 3_001, "HIP_RUNTIME_API_EXT", 11, name_id=ID["hipLaunchKernel"])
-        .add("rocpd_region", 4_000, 5_000, "HIP_RUNTIME_API_EXT", 12, name_id=ID["hipLaunchKernel"])
-        .add("rocpd_region", 6_000, 9_000, "HIP_RUNTIME_API_EXT", 13)
-        .add("rocpd_region", 6_100, 8_900, "HSA_AMD_EXT_API", 14)
+        .add("rocpd_region", 6_100, 8_900, "HSA_AMD_EXT_API", 14, name_id=len(STRINGS))
         .add("rocpd_kernel_dispatch", 5_000, 8_003, "KERNEL_DISPATCH", 11, stream_id=0, **kernel)
         .add("rocpd_kernel_dispatch", 8_100, 8_200, "KERNEL_DISPATCH", 12, stream_id=7, **kernel)
-        .add("rocpd_memory_copy", 8_300, 8_800, "MEMORY_COPY", 14, stream_id=7, size=4096)
+        .add(
+            *("rocpd_memory_copy", 8_300, 8_800, "MEMORY_COPY", 14),
+            **{"stream_id": 7, "size": 4096, **to_device},
+        )
     )
-
-
-def finished(one):
-    """Return a process with the members that only some rows have."""
-    regions, copies = one.tables["rocpd_region"], one.tables["rocpd_memory_copy"]
-    regions[3]["name_id"] = ID["hipMemcpyWithStream"]
-    regions[4]["name_id"] = ID["hsa_amd_memory_async_copy_on_engine"]
-    one.tables["rocpd_event"][0]["extdata"] = '{"message":"tk/step"}'
-    copies[0] |= {"name_id": ID["MEMORY_COPY_HOST_TO_DEVICE"], "dst_agent_id": 4, "src_agent_id": 0}
-    return one
 
 
 EVENTS = [
@@ -129,7 +119,7 @@ READ = (
 
 @pytest.mark.parametrize("version", ["3.0.0", "4.1.0"])
 def test_every_row_is_its_event(tmp_path, version):
-    path = database(tmp_path / "1234_results.db", finished(process(version)).written())
+    path = database(tmp_path / "1234_results.db", process(version).written())
     with tracekit.open(path, cache=False) as trace:
         assert trace.sql(READ).rows == EVENTS
         args = "SELECT args -> '{}' FROM event WHERE category IN ('kernel', 'gpu_memcpy') LIMIT 1"
@@ -145,7 +135,7 @@ def test_every_row_is_its_event(tmp_path, version):
 
 
 def test_without_streams_queues_keep_apart(tmp_path):
-    one = finished(process("3"))
+    one = process("3")
     one.tables["rocpd_kernel_dispatch"][1] |= {"stream_id": 0, "queue_id": 6}
     path = database(tmp_path / "a.db", one.written())
     with tracekit.open(path, cache=False) as trace:
@@ -154,7 +144,7 @@ def test_without_streams_queues_keep_apart(tmp_path):
 
 
 def test_merged_processes_keep_their_numbers(tmp_path):
-    tables = finished(process("3")).written("_a") | finished(process("3")).written("_b")
+    tables = process("3").written("_a") | process("3").written("_b")
     base = 1 << 32
     with tracekit.open(database(tmp_path / "merged.db", tables), cache=False) as trace:
         numbers = "SELECT correlation, stream FROM event WHERE category = 'kernel' ORDER BY ALL"
@@ -168,11 +158,11 @@ def test_merged_processes_keep_their_numbers(tmp_path):
 
 
 def test_unreadable_databases_are_refused(tmp_path):
-    newer = finished(process("5.0.0")).written()
-    lacking = finished(process("3"))
+    newer = process("5.0.0").written()
+    lacking = process("3")
     for row in lacking.tables["rocpd_region"]:
         row.pop("end", None)
-    machines = finished(process("3")).written("_a") | finished(process("3", "m2")).written("_b")
+    machines = process("3").written("_a") | process("3", "m2").written("_b")
     for tables, word in (
         (newer, "5.0.0"),
         (lacking.written(), "rocpd_region"),

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from mcp import Client, MCPDeprecationWarning, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from processes import finished
 from traces_by_hand import work
 
 from tracekit.mcp import server as served
@@ -32,11 +33,9 @@ _NIGHTLY = pytest.mark.nightly("starts a server; one test over stdio is in the g
 
 
 @pytest.fixture
-def folder(tmp_path):
-    path = tmp_path / "traces"
-    path.mkdir()
-    (path / "a.json").write_text(json.dumps({"traceEvents": work(0, 5, 25, 1, "sgemm")}))
-    return path
+def folder(folder):
+    (folder / "a.json").write_text(json.dumps({"traceEvents": work(0, 5, 25, 1, "sgemm")}))
+    return folder
 
 
 @pytest.fixture
@@ -159,13 +158,7 @@ def test_http_is_for_this_machine_and_who_has_the_token(folder, environment):
         assert addresses == {"127.0.0.1"}
         with socket.create_server(("127.0.0.1", 0)) as taken:
             number = str(taken.getsockname()[1])
-            done = subprocess.run(
-                [sys.executable, *arguments(folder, "--http", number)],
-                env=environment,
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = finished(sys.executable, *arguments(folder, "--http", number), **environment)
         assert (done.returncode, done.stdout) == (4, "")
         assert done.stderr.startswith(f"error: port {number}: cannot listen: Address already")
 
@@ -248,8 +241,6 @@ def test_a_client_that_leaves_takes_its_calls_with_it(folder, environment, is_ki
         text=True,
         bufsize=1,
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         endless = {"trace": "a.json", "statement": ENDLESS}
         for message in (
             {"id": 1, "method": "initialize", "params": HELLO},
@@ -372,13 +363,7 @@ def test_the_number_of_concurrent_calls_is_limited(over_stdio):
 @_NIGHTLY
 def test_without_the_extra_an_error_is_shown(tmp_path, folder):
     (tmp_path / "mcp_types.py").write_text("raise ImportError(name='mcp_types')")
-    done = subprocess.run(
-        [sys.executable, "-m", "tracekit", "mcp", str(folder)],
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = finished(sys.executable, "-m", "tracekit", "mcp", folder, PYTHONPATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert "mcp needs the extra `mcp`" in done.stderr
     assert "pip install '.[mcp]'" in done.stderr

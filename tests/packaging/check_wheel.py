@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 
-def main() -> None:
+def main():
     """Read a trace, and fail where the result is wrong."""
     command = [sys.executable, "-m", "tracekit", "breakdown", sys.argv[1], "--format", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

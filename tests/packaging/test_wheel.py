@@ -13,8 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
 import pytest
+from every_trace import REPO
 
-REPO = Path(__file__).resolve().parents[2]
 # Folder in the repository → folder in the wheel.
 PACKAGES = {
     "tracekit": "tracekit",

@@ -1,8 +1,5 @@
 """The published figures: impossible values are marked, and names find tables."""
 
-import pytest
-
-from tracekit.errors import UsageError
 from tracekit.paper.tables import find_table, load_tables
 
 # -- marks: impossible values ----------------------------------------------------------------------
@@ -50,12 +47,3 @@ def test_a_missing_cell_is_null_or_out_of_memory_as_in_the_paper():
     row = result.to_dicts()[0]
     assert (row["method"], row["tokens_per_s"], row["outcome"]) == ("Naive", None, "oom")
     assert "outcome" not in find_table("table9").to_result().column_names
-
-
-@pytest.mark.parametrize(("name", "platform"), [("table3", "H100"), ("table5", "RTX4090")])
-def test_wrong_names_are_refused(name, platform):
-    with pytest.raises(UsageError, match=platform) as refused:
-        find_table(name).to_result(platform)
-    assert "A800" in str(refused.value.hint)
-    with pytest.raises(UsageError, match="table17"):
-        find_table("table17")

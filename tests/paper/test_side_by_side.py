@@ -2,9 +2,9 @@
 
 import csv
 import io
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 from tracekit.manifest import Environment, Load, Parallel, RankMemory
 from tracekit.paper.bench_figures import BENCH_FIGURES
@@ -14,7 +14,6 @@ ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::add
 GEMM = "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x3_tn"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
-REPO = Path(__file__).resolve().parents[2]
 CUT = REPO / "tests" / "traces" / "llama2-7b_1_layer"
 """A run of the collectors: Llama2-7B with one of its layers, random weights, on a CPU."""
 
@@ -57,13 +56,6 @@ def alone(rows, run):
 # -- what differs ----------------------------------------------------------------------------------
 
 
-def test_the_setup_of_the_paper_has_no_mark(cli, write_run):
-    folder = write_run("same", opt="Naive", **ROW, **A800)
-    (row,) = rows_of_run(rows_of(cli, "table3", folder), "same")
-    assert (row["mark"], row["differences"]) == (None, None)
-    assert "mark" not in cli("compare", "paper", "table3", folder).stdout
-
-
 def test_everything_that_differs_is_marked(cli, write_run):
     members = {"model": "tiny", "engine": "ddp", "parameter_count": 4_000_000}
     members |= {"sequence_length": 64, "precision": "fp32"}
@@ -88,6 +80,8 @@ def test_every_run_of_a_row_has_its_line(cli, write_run):
         ("bs1", "Llama2-7B", None),
         ("bs8", "Llama2-7B", "B"),
     ]
+    assert rows[0]["differences"] is None
+    assert "mark" not in cli("compare", "paper", "table3", folder.with_name("bs1")).stdout
 
 
 def test_another_model_is_compared_with_the_nearest_one(cli, write_run):
@@ -377,21 +371,6 @@ def test_serving_in_strict_mode_matches_the_same_engine(cli, write_run):
 
 
 # -- the command -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("args", "exit_code"),
-    [
-        ((), 2),
-        (("table3", "--platform", "H100"), 2),
-        (("table3", "nowhere"), 3),
-        (("table3", "."), 3),
-    ],
-)
-def test_wrong_usage_is_explained(cli, args, exit_code):
-    done = cli("compare", "paper", *args)
-    assert (done.exit_code, done.stdout) == (exit_code, "")
-    assert done.stderr.startswith("error: ")
 
 
 @pytest.mark.parametrize("name", ["figure4", "figure6", "figure9"])

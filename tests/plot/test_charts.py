@@ -4,11 +4,9 @@ import functools
 import json
 import re
 import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
+from every_trace import REPO
 from msgspec.structs import replace
 from run_of_ranks import write_ranks
 from traces_by_hand import kernel, span, work
@@ -18,8 +16,6 @@ from tracekit import palette
 from tracekit.analysis.catalog import load_catalog
 from tracekit.errors import QueryError, StoreError, TracekitError, UsageError
 from tracekit.plot import PARAMS, chart_names, find_chart
-
-REPO = Path(__file__).resolve().parents[2]
 
 TRACES = {
     "step": REPO / "docs" / "samples" / "made_up_step.json",
@@ -32,8 +28,6 @@ _COMPLETE = pytest.mark.nightly("draws complete runs")
 by_kind = pytest.mark.parametrize(
     "kind", [one if one in SMALL else pytest.param(one, marks=_COMPLETE) for one in TRACES]
 )
-
-Charts = Callable[[Path], dict[str, Any]]
 
 
 def charts(trace):
@@ -284,8 +278,7 @@ def test_ops_of_known_size_whose_types_are_not_recorded(opened):
     trace = opened(REPO / "docs" / "samples" / "made_up_step.json")
     data = {name: trace.query(name) for name in ("compute_memory", "roofline")}
     data["compute_memory"] = without(data["compute_memory"], "dtype", "flop_per_s")
-    chart = find_chart("gemms").chart(data)
-    assert chart is not None
+    assert find_chart("gemms").chart(data) is not None
 
 
 def test_optional_members_of_a_manifest():

@@ -84,7 +84,7 @@ def at_the_peak(make, path):
             "SELECT m.address, e.bytes, e.category FROM memory_event AS e "
             "INNER JOIN memory AS m USING (trace_id, event_id) WHERE e.is_at_peak"
         ).rows
-    pairs = Counter[tuple[str, str | None]]()
+    pairs = Counter()
     for address, size, category in ours:
         pairs[category, theirs.get(address)] += size
     return pairs

@@ -10,8 +10,6 @@ from every_trace import on_every_trace
 
 from tracekit.analysis.catalog import load_catalog
 
-Row = dict[str, Any]
-
 EVERYTHING = 2**62
 
 
@@ -25,7 +23,7 @@ class Figure:
     analysis: str
     by: str
     of: str
-    where: Callable[[Row], Any] = bool
+    where: Callable = bool
     params: dict[str, Any] = field(default_factory=dict)
 
     def sums(self, rows):

@@ -89,26 +89,6 @@ def test_a_step_without_the_profiler_has_a_utilization_of_its_own(tiny_trace):
     assert (idle["unprofiled_step_ns"], idle["source"]) == (8_000, "given")
 
 
-@pytest.mark.nightly("opens two runs")
-def test_of_the_run_by_its_parameters(make_run):
-    """The kernel of 100 µs fills the recorded step; a step below that is of another program."""
-    model = {"name": "m", "parameter_count": 1000}
-    folder = make_run("a", model=model, batch_size=2, sequence_length=50, precision="bf16")
-    step = span("user_annotation", "ProfilerStep#1", 0, 100)
-    document = {
-        "deviceProperties": [{"id": 0, "name": "NVIDIA A100-SXM4-80GB"}],
-        "traceEvents": [step, *work(0, 0, 100, 1, "sm80_xmma_gemm_bf16")],
-    }
-    (folder / "rank0.json").write_text(json.dumps(document))
-    found = []
-    for plain_ns in (100_000, 200_000, 50_000):
-        with tracekit.open(folder, cache=False) as trace:
-            trace.assume_unprofiled_step(plain_ns)
-            row = row_of(trace, "mfu")
-        found.append(row["run_mfu_pct"])
-    assert found == [row["mfu_pct"], pytest.approx(row["mfu_pct"] / 2), None]
-
-
 def test_a_step_is_drawn_recorded_and_without_the_profiler(cli, tmp_path):
     """Work of 100 µs in recorded steps of 970 µs (mean) and unprofiled steps of 500 µs."""
     events = []

@@ -124,26 +124,6 @@ def test_two_files_of_a_run(tiny_trace):
     ]
 
 
-# ---- a run on a device without recorded kernels is not a CPU run ---------------------------------
-
-HOST = [span("cpu_op", "aten::mm", 0, 20), span("cpu_op", "aten::relu", 30, 35)]
-
-
-def test_the_command_shows_no_figures_of_kernels_that_are_missing(cli, tiny_trace):
-    path = tiny_trace([*HOST, launch(5, 13, 7)])
-    shown = cli("breakdown", path)
-    assert shown.exit_code == 0
-    assert "cudaLaunchKernel" in shown.stdout
-    for no_figure in ("Timeline", "compute", "Idle causes", "0 device events", "device work"):
-        assert no_figure not in shown.stdout
-    output = cli("breakdown", path, "--format", "json").json()
-    assert (output["trace"][0]["is_recorded"], output["timeline"]) == (False, [])
-    assert output["trace"][0]["device_event_count"] is None
-    empty = cli("query", "timeline", path, "--format", "json")
-    assert (empty.exit_code, empty.json()) == (0, [])
-    assert empty.stderr == f"note: {output['unrecorded'][0]['reason']}\n"
-
-
 def test_events_without_categories_do_not_identify_devices(tiny_trace, cli):
     """As `export_chrome_trace` of torch.autograd.profiler_legacy writes them."""
     args = {"ph": "X", "tid": 1, "pid": "CPU functions", "args": {}}

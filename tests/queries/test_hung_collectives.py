@@ -1,5 +1,6 @@
 """Analysis hung_collectives: missing, mismatched, and unfinished ranks of a collective."""
 
+import json
 import pickle
 
 import pytest
@@ -134,3 +135,20 @@ def test_who_hangs(case, tmp_path):
         rows = run.query("hung_collectives").to_dicts()
     names = ("seq", "problem", "missing_ranks", "waiting_ranks", "finished_ranks", "undumped_ranks")
     assert [tuple(row[name] for name in names) for row in rows] == wanted
+
+
+def test_dumps_as_json_have_lines_and_sizes(tmp_path):
+    frames = [{"filename": "/home/u/t.py", "line": 9, "name": "main"}]
+    for rank, sizes in enumerate(([16, 8], [8])):
+        entries = [
+            call(seq, seq, input_sizes=[[size]], frames=frames)
+            for seq, size in enumerate(sizes, start=1)
+        ]
+        dump = {"comm_lib_version": "2.26", "entries": entries, "pg_config": {}}
+        (tmp_path / f"rank{rank}.json").write_text(json.dumps(dump))
+    with tracekit.open(tmp_path, cache=False) as run:
+        rows = run.query("hung_collectives").to_dicts()
+    problems = [(row["seq"], row["problem"], row["missing_ranks"]) for row in rows]
+    assert problems == [(1, "mismatch", None), (2, "missing", "1")]
+    assert rows[0]["sizes"] == "[[16]], [[8]]"
+    assert rows[1]["line"] == "/home/u/t.py:9: main"

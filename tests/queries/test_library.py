@@ -2,17 +2,15 @@
 
 import re
 import tomllib
-from collections.abc import Mapping
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.header import SQL_TOKEN
 from tracekit.errors import QueryError
 from tracekit.schema import TABLES
 
-REPO = Path(__file__).resolve().parents[2]
 QUERIES = REPO / "queries"
 TRACES = [
     REPO / "sample_traces" / "pretrain_R+Z3",
@@ -48,9 +46,6 @@ def without_comments(sql):
 
 SHARED = ("trace_id", "run_id")
 """Columns that belong to every join of two relations that both have them."""
-
-Columns = Mapping[str, str]
-"""Of a relation: name to DuckDB type."""
 
 
 def wrong_keys(spec, relations):

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from every_trace import REPO
 from traces_by_hand import kernel, span, work
 
 import tracekit
@@ -29,8 +30,7 @@ from tracekit.errors import UsageError
 from tracekit.opening import ingest
 from tracekit.sql_text import quote
 
-REPOSITORY = Path(__file__).resolve().parents[2]
-RULES_FILE = REPOSITORY / "queries" / "rules" / "kernel_class.toml"
+RULES_FILE = REPO / "queries" / "rules" / "kernel_class.toml"
 
 OPERATOR_CATEGORIES = {"cpu_op", "Operator", "user_annotation"}
 
@@ -142,11 +142,11 @@ NAMING = {
 def test_only_the_rules_name_classes():
     """Everything else asks for the attributes of a class, so that a new class is one entry."""
     found = {}
-    for path in (*REPOSITORY.glob("queries/*/*.sql"), *REPOSITORY.glob("tracekit/**/*.py")):
+    for path in (*REPO.glob("queries/*/*.sql"), *REPO.glob("tracekit/**/*.py")):
         code = re.sub(r"(?m)^\s*--.*$", "", path.read_text("utf-8"))
         names = TESTS_A_CLASS.findall(code)
         if names:
-            found[str(path.relative_to(REPOSITORY))] = names
+            found[str(path.relative_to(REPO))] = names
     assert found.keys() <= NAMING.keys(), found
 
 

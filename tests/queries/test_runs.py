@@ -1,7 +1,8 @@
 """Run folders: invariants hold for any content, and invalid lines are rejected."""
 
 import json
-from pathlib import Path
+
+from every_trace import REPO
 
 import tracekit
 from tracekit.analysis.breakdown import BENCH_BREAKDOWN
@@ -11,7 +12,7 @@ from tracekit.analysis.run import with_values
 from tracekit.ingest import json_lines
 
 MS = 1_000_000
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "serve_transformers"
+SAMPLE = REPO / "sample_traces" / "serve_transformers"
 ANALYSES = [spec for spec in load_catalog().analyses.values() if spec.scope == "runs"]
 PARTS = ("queued", "prefill", "decode", "between steps", "not traced", "answering")
 

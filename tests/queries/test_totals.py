@@ -2,16 +2,16 @@
 
 from collections import Counter, defaultdict
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from given_rows import analysis_of, rows_of
 
 import tracekit
 from tracekit.analysis.breakdown import TOTALS
 from tracekit.errors import UsageError
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+SAMPLES = REPO / "sample_traces"
 RUN = SAMPLES / "pretrain_R+Z3"
 
 

@@ -1,9 +1,9 @@
 """Results of a trace made by hand, and hand-written ones."""
 
 import io
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from given_rows import analysis_of, rows_of
 from run_of_ranks import write_ranks
 
@@ -52,9 +52,6 @@ def rendered(monkeypatch):
         return stream.getvalue()
 
     return render
-
-
-REPO = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture

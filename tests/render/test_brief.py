@@ -30,10 +30,6 @@ def test_one_row_is_its_columns():
     )
 
 
-def test_no_row():
-    assert brief(table(0)) == f"{MARK}\n# kernels: 0 rows\nrank\tname\twall ms\n"
-
-
 @pytest.mark.parametrize(("budget", "count"), [(200, 1), (2_000, 3), (200, 300)])
 @pytest.mark.parametrize("name", ["k", "x" * 3_000, "naïve → ünïcode " * 40, "0x12ab::<4, 5>" * 30])
 def test_the_budget_is_respected_and_omitted_rows_are_counted(budget, count, name):

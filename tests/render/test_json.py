@@ -78,10 +78,6 @@ def test_a_query_is_a_list_of_rows(make_result, rendered):
     assert json.loads(text)[0]["idle_ns"] == INT64_MAX
 
 
-def test_no_rows_are_an_empty_list(make_result, rendered):
-    assert rendered(make_result("x", {"a": "INTEGER"}), "json") == "[]\n"
-
-
 def test_a_breakdown_is_one_object(breakdown, rendered):
     data = json.loads(rendered(breakdown, "json"))
     assert list(data) == list(breakdown)

@@ -2,14 +2,14 @@
 
 import re
 from html import unescape
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
+from traces_by_hand import kernel
 
 import tracekit
 from tracekit.analysis.result import Column, Result
 
-REPO = Path(__file__).resolve().parents[2]
 NAME = Column("name", "VARCHAR")
 HOSTILE = '<img src=x onerror="alert(1)">\x1b[2J\u202e&amp; $x$'
 
@@ -86,10 +86,8 @@ def test_a_trace_lists_its_contents(opened):
     assert html.endswith("</pre>")
 
 
-def test_a_hostile_file_name_is_escaped(tiny_trace, monkeypatch, tmp_path):
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    kernel = {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": 1, "dur": 2}
-    path = tiny_trace([kernel | {"args": {"device": 0, "stream": 7}}], name="<b>&.json")
+def test_a_hostile_file_name_is_escaped(tiny_trace):
+    path = tiny_trace([kernel("k", 1, 3)], name="<b>&.json")
     with tracekit.open(path, cache=False) as trace:
         html = trace._repr_html_()
     assert "&lt;b&gt;&amp;.json" in html

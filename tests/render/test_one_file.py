@@ -1,10 +1,10 @@
 """A SQL file alone adds an analysis with its sections, its chart and its key in the browser."""
 
 import shutil
-import subprocess
 import sys
 
 import pytest
+from processes import finished
 
 import tracekit
 from tracekit.analysis.catalog import QUERIES
@@ -71,12 +71,7 @@ def test_a_file_has_its_sections_its_chart_and_its_key(tmp_path, sample_trace):
     queries, page = tmp_path / "queries", tmp_path / "page.html"
     shutil.copytree(QUERIES, queries)
     (queries / "timeline" / "busy_names.sql").write_text(BUSY_NAMES)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, queries, sample_trace, page],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = finished(sys.executable, "-c", PROGRAM, queries, sample_trace, page)
     assert (done.stderr, done.returncode) == ("", 0)
     lines = done.stdout.splitlines()
     (place,) = (at for at, line in enumerate(lines) if line.startswith("Busy names, own busy time"))

@@ -128,12 +128,6 @@ def test_sentences_are_wrapped(make_result, rendered):
     ]
 
 
-def test_no_rows_are_reported(make_result, rendered):
-    lines = rendered(make_result("x", {"a_ns": "BIGINT"}), "table").splitlines()
-    assert lines == ["a ms", "────", "no rows"]
-    assert rendered(make_result("x", {}), "table") == ""
-
-
 def test_large_rates_and_operations_are_scaled(make_result, rendered):
     columns = {"flop_per_s": "DOUBLE", "flops": "BIGINT", "clock_hz": "BIGINT", "bytes": "BIGINT"}
     result = make_result(

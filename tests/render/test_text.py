@@ -79,10 +79,6 @@ def test_a_fitted_text_has_exactly_its_width(text, width):
     assert cell_width(fit(shown, width, right=True)) == width
 
 
-def test_a_million_characters_are_no_trouble():
-    assert len(truncate(printable("k" * 1_000_000), 80)) == 80
-
-
 TEXTS = ["a…b", "日本 x", "a\u0301b", "1\ufe0f\u20e3", "x" * 900 + "… y 日"]
 
 

@@ -1,6 +1,8 @@
 """A browser, once for all tests of reports; pages of traces, each opened once."""
 
+import json
 import os
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -42,6 +44,16 @@ class Opened:
             ):
                 return
         raise AssertionError("some picture or table is never made")
+
+
+@pytest.fixture(scope="session")
+def page_data():
+    """Return a function that returns the data of a page."""
+
+    def data_of(html):
+        return json.loads(re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)[1])
+
+    return data_of
 
 
 @pytest.fixture(scope="module")

@@ -3,16 +3,15 @@
 import json
 from html import escape
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 from tracekit.comparison.comparing import compare
 from tracekit.plot import find_chart
 from tracekit.report import comparison_page, modules_of
 from tracekit.report.comparison_page import TABLES, VIEWS, modules_charts
 
-REPO = Path(__file__).resolve().parents[2]
 BASE, NEW = (REPO / "sample_traces" / name for name in ("pretrain_Naive", "pretrain_R+Z3"))
 pytestmark = pytest.mark.nightly("compares complete runs; a page of tiny ones is in the gate")
 

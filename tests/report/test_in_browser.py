@@ -3,15 +3,14 @@
 import csv
 import io
 import json
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.units import unit_of
 
-REPO = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.nightly("needs a browser")
 
 TRAINING = "pretrain_R+Z3"

@@ -1,15 +1,15 @@
 """Narrow pages and print: names and labels do not overlap, and figures are aligned."""
 
 import json
-from pathlib import Path
 
 import pytest
+from every_trace import REPO
 from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.report import overview_page, report, several_runs, write
 
-SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
+SAMPLES = REPO / "sample_traces"
 
 pytestmark = pytest.mark.nightly("needs a browser")
 

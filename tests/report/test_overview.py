@@ -9,13 +9,13 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from every_trace import REPO
 from traces_by_hand import kernel, work
 
 import tracekit
 from tracekit.report import overview_page, several_runs
 from tracekit.report.overview_page import Run, file_names
 
-REPO = Path(__file__).resolve().parents[2]
 SAMPLES = REPO / "sample_traces"
 
 
@@ -28,12 +28,7 @@ def sweep(make_run):
     return made.parent
 
 
-def page_data(html):
-    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    return json.loads(found[1])
-
-
-def test_the_samples_side_by_side():
+def test_the_samples_side_by_side(page_data):
     with tracekit.open(SAMPLES, cache=False) as runs:
         several = several_runs(runs, [str(SAMPLES)])
         html = overview_page(runs, [str(SAMPLES)], several)

@@ -6,10 +6,9 @@ import hashlib
 import json
 import re
 from html import escape
-from pathlib import Path
 
 import pytest
-from every_trace import MADE_UP
+from every_trace import MADE_UP, REPO
 from traces_by_hand import kernel, span
 
 import tracekit
@@ -21,8 +20,6 @@ from tracekit.report.budget import MAX_BYTES, MAX_ROWS, cut
 from tracekit.report.document import in_script
 from tracekit.report.sections import RUN_SECTIONS, SECTIONS
 from tracekit.report.verdict import sentences
-
-REPO = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -148,9 +145,8 @@ def test_the_verdict_without_device_work_and_with_unexplained_idle_time(tiny_tra
     assert "without a known cause (2 gaps), 5.000 ms, 50.0 %" in texts
 
 
-def test_every_table_and_its_columns_are_described(html):
-    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    content = json.loads(found[1])
+def test_every_table_and_its_columns_are_described(html, page_data):
+    content = page_data(html)
     for section in SECTIONS:
         for table in section.tables:
             if f'data-rows="{table}"' not in html:

@@ -1,11 +1,11 @@
 """The page of runs: charts of the paper's figures, with values of tracekit and the paper."""
 
 import json
-import re
 from html import unescape
 from pathlib import Path
 
 import pytest
+from every_trace import REPO
 
 import tracekit
 from tracekit.analysis.result import Column, Result
@@ -16,7 +16,6 @@ from tracekit.report import runs_page
 from tracekit.report.paper_figures import PHASES, ROLES, decoder_chart, decoder_of
 from tracekit.report.sections import RUN_SECTIONS
 
-REPO = Path(__file__).resolve().parents[2]
 RUNS = [REPO / "sample_traces", REPO / "docs" / "samples" / "made_up_bench"]
 
 
@@ -26,13 +25,7 @@ def html():
         return runs_page(runs, ["my runs", "bench"])
 
 
-def page_data(html):
-    found = re.search(r'id="page-data">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    return json.loads(found[1])
-
-
-def test_every_figure_that_runs_have_is_drawn(html):
+def test_every_figure_that_runs_have_is_drawn(html, page_data):
     charts = page_data(html)["charts"]
     ours = {name for section in RUN_SECTIONS for name in section.charts}
     # No two of the bundled runs differ in the number of their ranks alone.
@@ -44,7 +37,7 @@ def test_every_figure_that_runs_have_is_drawn(html):
         assert {*section.published, *section.pictured} <= set(load_tables())
 
 
-def test_rows_are_those_of_the_analyses_and_of_the_paper(html):
+def test_rows_are_those_of_the_analyses_and_of_the_paper(html, page_data):
     data = page_data(html)["data"]
     with tracekit.open(*RUNS, traces=False, cache=False) as runs:
         for name in ("methods", "throughput", "bench_gemm", "bench_collectives"):
@@ -67,7 +60,6 @@ def test_scaling_is_drawn_of_runs_that_differ_in_their_ranks_alone():
         ("7b", "pretrain", "Q", "ddp", "a100", 1, 350, 8, 9.0, 1.0, 100.0, 8, "c"),
     ]
     drawn = find_chart("scaling").chart({"scaling": Result("scaling", columns, rows)})
-    assert drawn is not None
     label = "7b · pretrain · Z3 · ddp · 1 · 350"
     assert drawn.spec["encoding"]["color"]["scale"]["domain"] == [label]
     assert find_chart("scaling").chart({"scaling": Result("scaling", columns, rows[1:])}) is None
@@ -114,7 +106,6 @@ def test_rows_are_those_of_the_analysis_on_the_first_rank(opened):
     with tracekit.open(SAMPLES, traces=False, cache=False) as runs:
         decoder = decoder_of(runs, roles_of)
         html = runs_page(runs, [str(SAMPLES)], roles_of)
-    assert decoder is not None
     assert not decoder.why_not
     found = decoder.rows.to_dicts()
     for run in ("pretrain_Naive", "pretrain_R+Z3"):
@@ -132,8 +123,7 @@ def test_rows_are_those_of_the_analysis_on_the_first_rank(opened):
         assert ("backward", "MLP") in {row[:2] for row in drawn_rows}
         assert f"tracekit query roles {SAMPLES / run} --format json" in unescape(html)
     assert {row["method"] for row in found} == {"Naive", "R+Z3"}
-    chart = decoder_chart(decoder.rows)
-    assert chart is not None
+    assert decoder_chart(decoder.rows) is not None
     assert 'data-chart="decoder_roles"' in html
 
 
@@ -146,12 +136,10 @@ def test_a_missing_chart_has_a_reason(make_run):
     other = make_run("other", opt="LoRA", outcome="ok")
     with tracekit.open(naive, other, traces=False, cache=False) as runs:
         decoder = decoder_of(runs, refused)
-    assert decoder is not None
     assert len(decoder.why_not) == 1
     with_it = make_run("with", opt="R+Z3", outcome="ok")
     with tracekit.open(naive, with_it, traces=False, cache=False) as runs:
         decoder = decoder_of(runs, refused)
-    assert decoder is not None
     assert [why.split(":")[0] for why in decoder.why_not] == ["naive is missing", "with is missing"]
     assert decoder_chart(decoder.rows) is None
     serving = make_run("serving", stage="serve")

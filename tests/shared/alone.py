@@ -2,12 +2,10 @@
 
 import contextlib
 import fcntl
-from collections.abc import Iterator
-from pathlib import Path
 
 
 @contextlib.contextmanager
-def alone(lock: Path) -> Iterator[None]:
+def alone(lock):
     """Hold the lock of a file, waiting for other workers first."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,18 +1,14 @@
 """Drives `tracekit browse` by keyboard, on a screen of 80 columns and 24 rows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
-
-from tracekit.trace import Trace
 
 
 class Screen:
-    def __init__(self, pilot: Any) -> None:
+    def __init__(self, pilot):
         self.pilot = pilot
         self.app = pilot.app
 
-    async def press(self, *keys: str) -> str:
+    async def press(self, *keys):
         """Press keys sequentially, waiting for the screen to update after each."""
         for key in keys or ((),):
             await self.pilot.press(*([key] if key else []))
@@ -23,15 +19,15 @@ class Screen:
         return self.text
 
     @property
-    def text(self) -> str:
+    def text(self):
         strips = self.app.screen._compositor.render_strips()
         return "\n".join("".join(part.text for part in strip).rstrip() for strip in strips)
 
 
-def walk(trace: Trace, steps: Callable[[Screen], Awaitable[None]], width: int = 80) -> None:
+def walk(trace, steps, width=80):
     from tracekit.browse.app import Browser
 
-    async def run() -> None:
+    async def run():
         async with Browser(trace, ["run's.json"]).run_test(size=(width, 24)) as pilot:
             screen = Screen(pilot)
             await screen.press()
@@ -40,5 +36,5 @@ def walk(trace: Trace, steps: Callable[[Screen], Awaitable[None]], width: int = 
     asyncio.run(run())
 
 
-def lines(text: str) -> list[str]:
+def lines(text):
     return [" ".join(line.split()) for line in text.split("\n")]

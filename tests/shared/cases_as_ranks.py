@@ -4,28 +4,16 @@ Opening one small trace takes as long as opening twenty, so analyses with a colu
 cases together.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
-from traces_by_hand import Event
 
 import tracekit
 
 
 @contextlib.contextmanager
-def opened_as_ranks(
-    folder: Path,
-    cases: Sequence[Sequence[Event]],
-    *,
-    peak_rates: Path | None = None,
-    **top_level: Any,
-) -> Iterator[tracekit.Trace]:
+def opened_as_ranks(folder, cases, *, peak_rates=None, **top_level):
     """Open traces as one run; each list of events becomes the rank with its index.
 
     `top_level` has members that each file has next to `traceEvents`; `peak_rates` is as for
@@ -41,10 +29,8 @@ def opened_as_ranks(
         yield trace
 
 
-def rows_by_rank(
-    trace: tracekit.Trace, analysis: str, **params: Any
-) -> dict[int, list[dict[str, Any]]]:
-    found: dict[int, list[dict[str, Any]]] = {}
+def rows_by_rank(trace, analysis, **params):
+    found = {}
     for row in trace.query(analysis, **params).to_dicts():
         found.setdefault(row["rank"], []).append(row)
     return found
@@ -53,14 +39,14 @@ def rows_by_rank(
 class Cases:
     """The traces of a test file, each defined next to its test."""
 
-    def __init__(self) -> None:
-        self._cases: list[list[Event]] = []
+    def __init__(self):
+        self._cases = []
 
-    def add(self, events: Sequence[Event]) -> int:
+    def add(self, events):
         self._cases.append([*events])
         return len(self._cases) - 1
 
-    def fixture(self, **top_level: Any) -> Callable[..., Iterator[AskedByRank]]:
+    def fixture(self, **top_level):
         """Return a fixture that opens all traces once; keywords are as for `opened_as_ranks`."""
 
         @pytest.fixture(scope="module")
@@ -75,17 +61,17 @@ class Cases:
 class AskedByRank:
     """Results of a run of cases by rank; each analysis runs once for all ranks."""
 
-    def __init__(self, trace: tracekit.Trace) -> None:
+    def __init__(self, trace):
         self._trace = trace
-        self._found: dict[str, dict[int, list[dict[str, Any]]]] = {}
+        self._found = {}
 
-    def rows(self, rank: int, analysis: str, **params: Any) -> list[dict[str, Any]]:
+    def rows(self, rank, analysis, **params):
         key = repr((analysis, params))
         if key not in self._found:
             self._found[key] = rows_by_rank(self._trace, analysis, **params)
         return self._found[key].get(rank, [])
 
-    def table(self, rank: int, table: str, columns: str, order: str = "ALL") -> list[Any]:
+    def table(self, rank, table, columns, order="ALL"):
         """Return the rows of a rank in a table with a `trace_id`; columns and order as in SQL."""
         return self._trace.sql(
             f"SELECT {columns} FROM {table} "

@@ -6,10 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 
@@ -21,13 +18,11 @@ class CliResult:
     stderr: str
     exit_code: int
 
-    def json(self) -> Any:
+    def json(self):
         return json.loads(self.stdout)
 
 
-def run_here(
-    words: Sequence[str], environment: Mapping[str, str], folder: Path, stdin: str = ""
-) -> CliResult:
+def run_here(words, environment, folder, stdin=""):
     """Run a `tracekit` command in this process as if in a separate process.
 
     Args:

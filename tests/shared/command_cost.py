@@ -4,16 +4,12 @@ Unlike times, counts do not depend on the machine: SQL statements, operators tha
 distinct functions of tracekit, calls of them, and modules of tracekit that were imported.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
-from types import FrameType
-from typing import Any, ClassVar
 
 import duckdb
 
@@ -23,27 +19,27 @@ PACKAGE = str(Path(__file__).resolve().parents[2] / "tracekit")
 class CountedConnection:
     """A DuckDB connection that counts the operators of each statement, of all connections."""
 
-    operator_counts: ClassVar[list[int]] = []
+    operator_counts = []  # noqa: RUF012 - of all connections
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
+    def __init__(self, connection):
         self._connection = connection
         # A store that is open for SQL of users refuses: its few cursors count no operators.
         with suppress(duckdb.InvalidInputException):
             connection.execute("PRAGMA enable_profiling = 'no_output'")
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         return getattr(self._connection, name)
 
-    def __enter__(self) -> CountedConnection:
+    def __enter__(self):
         return self
 
-    def __exit__(self, *error: object) -> None:
+    def __exit__(self, *error):
         self._connection.close()
 
-    def cursor(self) -> CountedConnection:
+    def cursor(self):
         return CountedConnection(self._connection.cursor())
 
-    def execute(self, *given: Any) -> CountedConnection:
+    def execute(self, *given):
         self._connection.execute(*given)
         count = 0
         with suppress(duckdb.InvalidInputException):
@@ -53,14 +49,14 @@ class CountedConnection:
         return self
 
 
-def operators_in(node: dict[str, Any]) -> int:
+def operators_in(node):
     return 1 + sum(map(operators_in, node.get("children", ())))
 
 
-def main() -> None:
-    calls: Counter[tuple[str, int]] = Counter()
+def main():
+    calls = Counter()
 
-    def count(frame: FrameType, event: str, _: object) -> None:
+    def count(frame, event, _):
         code = frame.f_code
         # Python 3.12 and later call no function for a comprehension.
         if event == "call" and code.co_filename.startswith(PACKAGE) and code.co_name[0] != "<":

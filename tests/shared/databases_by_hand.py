@@ -1,15 +1,10 @@
 """Small SQLite databases in the form of profilers."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
 from contextlib import closing
-from pathlib import Path
-from typing import Any
-
-Rows = Sequence[Mapping[str, Any]]
 
 
-def database(path: Path, tables: Mapping[str, Rows]) -> Path:
+def database(path, tables):
     """Write a database of tables; the columns are the keys of the rows."""
     path.unlink(missing_ok=True)
     with closing(sqlite3.connect(path)) as connection:

@@ -2,12 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-import tracekit
-from tracekit.analysis.result import Result
 from tracekit.errors import QueryError
 
 REPO = Path(__file__).resolve().parents[2]
@@ -45,7 +42,7 @@ PATHS = [
 """One trace of each kind."""
 
 
-def _id(path: Path) -> str:
+def _id(path):
     return path.relative_to(path.parents[1]).as_posix().removesuffix(".json.gz")
 
 
@@ -62,12 +59,12 @@ _IN_GATE = {
 """Traces for tests on every trace in `make test`, with the kind that each represents."""
 
 
-def _marks(path: Path) -> list[pytest.MarkDecorator]:
+def _marks(path):
     is_in_gate = _id(path) in _IN_GATE
     return [] if is_in_gate else [pytest.mark.nightly("not one of the eight traces of the gate")]
 
 
-def _on(paths: list[Path]) -> pytest.MarkDecorator:
+def _on(paths):
     return pytest.mark.parametrize(
         "path",
         [pytest.param(path, marks=_marks(path)) for path in paths],
@@ -95,12 +92,12 @@ on_some_traces = _on(
 class Answers:
     """Results of analyses of one trace; each runs once per set of parameters."""
 
-    def __init__(self, trace: tracekit.Trace) -> None:
+    def __init__(self, trace):
         self.trace = trace
-        self._known: dict[str, Result | QueryError] = {}
-        self._others: dict[tuple[str, str], Result] = {}
+        self._known = {}
+        self._others = {}
 
-    def __call__(self, name: str, **params: Any) -> Result:
+    def __call__(self, name, **params):
         """Return the result of an analysis.
 
         Raises:

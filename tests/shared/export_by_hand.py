@@ -1,9 +1,5 @@
 """A small SQLite export of Nsight Systems: rows that can be checked by hand."""
 
-from typing import Any
-
-from databases_by_hand import Rows
-
 FIRST, SECOND = (1 << 48) | 100 << 24, (1 << 48) | 200 << 24
 """Processes 100 and 200: each has one GPU, which it calls 0."""
 
@@ -26,31 +22,31 @@ ID = {name: number for number, name in enumerate(NAMES, 1)}
 WORK = {"contextId": 1, "globalPid": FIRST}
 
 
-def work(start: int, end: int, stream: int, correlation: int, **more: Any) -> dict[str, Any]:
+def work(start, end, stream, correlation, **more):
     """Return the arguments of all work of a device."""
     return {"start": start, "end": end, "deviceId": 0, "streamId": stream} | {
         "correlationId": correlation, **WORK, **more
     }  # fmt: skip
 
 
-def gemm(*place: int, **more: Any) -> dict[str, Any]:
+def gemm(*place, **more):
     names = {"demangledName": ID["void gemm<(int)2>(float*)"], "shortName": ID["gemm"]}
     return work(*place, **names, **more)
 
 
-def api(start: int, end: int, name: str, correlation: int, thread: int = FIRST | 101) -> Any:
+def api(start, end, name, correlation, thread=FIRST | 101):
     return {"start": start, "end": end, "globalTid": thread, "nameId": ID[name]} | {
         "correlationId": correlation
     }
 
 
-def ranged(start: int, end: int | None, text: str | None, **more: Any) -> dict[str, Any]:
+def ranged(start, end, text, **more):
     return {"start": start, "end": end, "eventType": 59, "text": text, "globalTid": FIRST | 101} | {
         "textId": None, "domainId": 0, **more
     }  # fmt: skip
 
 
-def export(**tables: Rows) -> dict[str, Rows]:
+def export(**tables):
     """Return the tables that nearly every export has, and others."""
     return {
         "StringIds": [{"id": number, "value": name} for name, number in ID.items()],

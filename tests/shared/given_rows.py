@@ -1,8 +1,5 @@
 """Runs analyses on rows that a test provides instead of other analyses."""
 
-from collections.abc import Mapping
-from typing import Any
-
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
@@ -14,7 +11,7 @@ from tracekit.database.connections import SESSION, session_of
 from tracekit.sql_text import select_rows
 
 
-def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
+def rows_of(name, *rows):
     """A result with the given rows; missing columns are NULL."""
     spec = load_catalog().analysis(name)
     assert all(set(row) <= set(spec.column_names) for row in rows)
@@ -22,7 +19,7 @@ def rows_of(name: str, *rows: Mapping[str, Any]) -> Result:
     return Result(name, columns, [tuple(map(row.get, spec.column_names)) for row in rows])
 
 
-def analysis_of(name: str, *given: Result, **params: object) -> Result:
+def analysis_of(name, *given, **params):
     """Run an analysis on provided rows of its inputs; other inputs are empty."""
     spec = load_catalog().analysis(name)
     results = {result.name: result for result in given}

@@ -4,18 +4,13 @@ Times are integer nanoseconds. Inserted time delays later events, and prolongs r
 one kernel is running, no other GPU work changes.
 """
 
-from __future__ import annotations
-
 import copy
 import gzip
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from pathlib import Path
-from typing import Any
 
-Event = dict[str, Any]
+import msgspec
 
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
@@ -23,9 +18,9 @@ _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 class Injected:
     """A modifiable trace whose events have `start` and `end` in ns."""
 
-    def __init__(self, document: Mapping[str, Any]) -> None:
+    def __init__(self, document):
         self.top = {key: value for key, value in document.items() if key != "traceEvents"}
-        self.events: list[Event] = []
+        self.events = []
         for event in document["traceEvents"]:
             event = copy.copy(event)
             if "ts" in event:
@@ -35,31 +30,32 @@ class Injected:
             self.events.append(event)
 
     @classmethod
-    def of(cls, path: Path) -> Injected:
+    def of(cls, path):
         """Read a trace file with exact times."""
         data = path.read_bytes()
         text = gzip.decompress(data) if path.suffix == ".gz" else data
         return cls(json.loads(text, parse_float=Decimal))
 
-    def write(self, path: Path) -> Path:
-        """Write the trace, its times in µs with three decimals."""
+    def write(self, path):
+        """Write the trace with exact times."""
         events = []
         for event in self.events:
             event = copy.copy(event)
             if "start" in event:
                 start, end = event.pop("start"), event.pop("end", None)
-                event["ts"] = _Exact(start)
+                event["ts"] = Decimal(start) / 1000
                 if end is not None:
-                    event["dur"] = _Exact(end - start)
+                    event["dur"] = Decimal(end - start) / 1000
             events.append(event)
-        path.write_text(_text({**self.top, "traceEvents": events}))
+        encoder = msgspec.json.Encoder(decimal_format="number")
+        path.write_bytes(encoder.encode({**self.top, "traceEvents": events}))
         return path
 
-    def work(self) -> list[Event]:
+    def work(self):
         found = [event for event in self.events if event.get("cat") in _DEVICE]
         return sorted(found, key=lambda event: event["start"])
 
-    def insert(self, moments: Iterable[tuple[int, int]]) -> None:
+    def insert(self, moments):
         """Insert time: pairs of a timestamp (before any insertion) and a duration in ns.
 
         Device work that ends at a timestamp is prolonged; other events are not.
@@ -79,7 +75,7 @@ class Injected:
                 look = bisect_right if event.get("cat") in _DEVICE else bisect_left
                 event["end"] += max(sums[look(at, event["end"])], sums[bisect_right(at, start)])
 
-    def lengthen(self, is_meant: Callable[[Event], bool], ppm: int) -> int:
+    def lengthen(self, is_meant, ppm):
         """Prolong device events by `ppm` millionths, rounded down; return the sum in ns."""
         moments = [
             (event["end"], (event["end"] - event["start"]) * ppm // 1_000_000)
@@ -89,12 +85,12 @@ class Injected:
         self.insert(moments)
         return sum(added_ns for _, added_ns in moments)
 
-    def rename(self, names: Callable[[str], str]) -> None:
+    def rename(self, names):
         """Rename device events."""
         for event in self.work():
             event["name"] = names(event["name"])
 
-    def launch_of(self, work: Event) -> Event:
+    def launch_of(self, work):
         correlation = work["args"]["correlation"]
         return next(
             event
@@ -103,7 +99,7 @@ class Injected:
             and event.get("args", {}).get("correlation") == correlation
         )
 
-    def add_copy(self, behind: Event, dur_ns: int) -> None:
+    def add_copy(self, behind, dur_ns):
         """Add a copy directly after a device event, launched at the same place."""
         launch = self.launch_of(behind)
         end = behind["end"]
@@ -131,9 +127,9 @@ class Injected:
         call["start"] = call["end"] = launch["end"]
         self.events += [added, call]
 
-    def fuse(self, first: Event, second: Event, name: str) -> int:
+    def fuse(self, first, second, name):
         """Fuse two adjacent kernels; return the gap between them in ns."""
-        gap_ns: int = second["start"] - first["end"]
+        gap_ns = second["start"] - first["end"]
         first["end"], first["name"] = second["end"], name
         launch = self.launch_of(second)
         self.events = [
@@ -142,43 +138,7 @@ class Injected:
         return gap_ns
 
 
-def _ns(value: int | float | Decimal) -> int:
+def _ns(value):
     found = Decimal(str(value)) * 1000
     assert found == int(found), f"{value} is not an integer number of ns"
     return int(found)
-
-
-class _Exact(float):
-    """A time in µs that is written with three decimals."""
-
-    def __new__(cls, ns: int) -> _Exact:
-        self = super().__new__(cls, ns / 1000)
-        self.ns = ns
-        return self
-
-    ns: int
-
-    def __repr__(self) -> str:
-        return f"{self.ns // 1000}.{self.ns % 1000:03d}"
-
-
-def _text(document: Mapping[str, Any]) -> str:
-    """Return JSON; only the pure-Python encoder calls `repr` of floats."""
-    parts = []
-    for key, value in document.items():
-        if key == "traceEvents":
-            inside = ",\n".join(_event_text(event) for event in value)
-            parts.append(f'"traceEvents": [\n{inside}\n]')
-        else:
-            parts.append(f"{json.dumps(key)}: {json.dumps(value, default=float)}")
-    return "{" + ",\n".join(parts) + "}"
-
-
-def _event_text(event: Event) -> str:
-    members = [
-        f"{json.dumps(key)}: {value!r}"
-        if isinstance(value, _Exact)
-        else f"{json.dumps(key)}: {json.dumps(value, default=float)}"
-        for key, value in event.items()
-    ]
-    return "{" + ", ".join(members) + "}"

@@ -15,10 +15,9 @@ import secrets
 import shutil
 import socket
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+from processes import free_port
 from running_server import running
 
 BUCKET = "tracekit-tests"
@@ -36,16 +35,14 @@ class ObjectServer:
 
 
 @contextlib.contextmanager
-def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
+def serving(scheme, folder):
     """Start the empty server of a URL scheme on a free port; stop it at the end."""
     program = shutil.which(PROGRAMS[scheme])
     if program is None:
         raise RuntimeError(f"the program {PROGRAMS[scheme]} is not installed")
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = free_port()
     url = f"http://127.0.0.1:{port}"
-    known: dict[str, str] = {}
+    known = {}
     if scheme == "gs":
         command = [program, "-backend", "memory", "-scheme", "http", "-host", "127.0.0.1"]
         command += ["-port", str(port), "-public-host", f"127.0.0.1:{port}", "-external-url", url]
@@ -61,7 +58,7 @@ def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
         )
         server = ObjectServer({"AZURE_STORAGE_CONNECTION_STRING": text}, key.decode())
 
-    def is_up() -> bool:
+    def is_up():
         with socket.create_connection(("127.0.0.1", port), 5):
             return True
 
@@ -76,7 +73,7 @@ def serving(scheme: str, folder: Path) -> Iterator[ObjectServer]:
         yield server
 
 
-def _new_container(url: str, account: str, key: bytes) -> urllib.request.Request:
+def _new_container(url, account, key):
     """Return the signed request that creates a container (Shared Key)."""
     headers = {"x-ms-date": email.utils.formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
     listed = "".join(f"{name}:{value}\n" for name, value in headers.items())

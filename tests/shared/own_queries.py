@@ -1,12 +1,11 @@
 """User SQL files for tests, and their trace."""
 
-from pathlib import Path
-from typing import NamedTuple
+from traces_by_hand import span
 
 HEAD = "-- Why?\n--\n-- Kind:  analysis\n-- Scope: trace\n-- Columns:\n--   n  BIGINT  a number\n"
 OPS = [
-    {"ph": "X", "cat": "cpu_op", "name": name, "pid": 1, "tid": 1, "ts": ts, "dur": dur}
-    for name, ts, dur in (("aten::mm", 0, 3), ("aten::add", 5, 1), ("aten::add", 7, 2))
+    span("cpu_op", name, start, end)
+    for name, start, end in (("aten::mm", 0, 3), ("aten::add", 5, 6), ("aten::add", 7, 9))
 ]
 LONGEST = """\
 -- Which ops took longest on the CPU?
@@ -40,18 +39,12 @@ CREATE OR REPLACE MACRO plain_sum(x) AS sum(x)::BIGINT;
 LONGEST_ROWS = [("aten::add", 3000), ("aten::mm", 3000)]
 
 
-class Outcome(NamedTuple):
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
-def write(folder: Path, **files: str) -> Path:
+def write(folder, **files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / f"{name}.sql").write_text(text, "utf-8")
     return folder
 
 
-def write_all(folder: Path) -> Path:
+def write_all(folder):
     return write(folder, longest_ops=LONGEST, op_sums=OP_SUMS, plain_sum=PLAIN_SUM)

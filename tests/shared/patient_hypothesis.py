@@ -3,7 +3,7 @@
 from hypothesis import HealthCheck, settings
 
 
-def load() -> None:
+def load():
     """Make it the default for tests without their own settings."""
     settings.register_profile(
         "patient", deadline=None, suppress_health_check=[HealthCheck.too_slow]

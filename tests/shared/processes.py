@@ -4,13 +4,10 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable
 from pathlib import Path
-from subprocess import CompletedProcess
-from typing import Any
 
 
-def finished(*words: object, cwd: Path | None = None, **variables: str) -> CompletedProcess[str]:
+def finished(*words, cwd=None, **variables):
     """Run a command to its end, with variables added to the environment."""
     return subprocess.run(
         [*map(str, words)],
@@ -23,7 +20,7 @@ def finished(*words: object, cwd: Path | None = None, **variables: str) -> Compl
     )
 
 
-def stat_of(process: int) -> list[str]:
+def stat_of(process):
     """Return the fields after the name in the `stat` of a process; empty if it has ended."""
     try:
         text = Path(f"/proc/{process}/stat").read_text("ascii", "replace")
@@ -32,12 +29,12 @@ def stat_of(process: int) -> list[str]:
     return text.rpartition(")")[2].split()
 
 
-def running(processes: Iterable[int]) -> list[int]:
+def running(processes):
     """Return the processes that run; zombies do not."""
     return [one for one in processes if (stat := stat_of(one)) and stat[0] not in "ZX"]
 
 
-def ranks_of(launcher: int) -> list[int]:
+def ranks_of(launcher):
     """Return the ranks that a process has started, in order."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
@@ -51,7 +48,7 @@ def ranks_of(launcher: int) -> list[int]:
     return [found[rank] for rank in sorted(found)]
 
 
-def wait_for(condition: Callable[[], Any], limit_s: float = 600) -> Any:
+def wait_for(condition, limit_s=600):
     """Wait until a condition is true, and return its value."""
     deadline = time.monotonic() + limit_s
     while not (found := condition()):
@@ -60,9 +57,8 @@ def wait_for(condition: Callable[[], Any], limit_s: float = 600) -> Any:
     return found
 
 
-def free_port() -> int:
+def free_port():
     """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+        return probe.getsockname()[1]

@@ -3,9 +3,6 @@
 import gzip
 import json
 import warnings
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,15 +18,15 @@ TOKENS = torch.arange(2 * 128).reshape(2, 128) % 256
 
 
 class Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.inner = nn.Linear(4, 4)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x):
         return torch.relu(self.inner(x))
 
 
-def tiny_llama(mode: str = "plain", attention: str = "eager") -> Any:
+def tiny_llama(mode="plain", attention="eager"):
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         hidden_size=128,
@@ -49,7 +46,7 @@ def tiny_llama(mode: str = "plain", attention: str = "eager") -> Any:
     return model
 
 
-def enable_checkpointing(model: Any, *, is_reentrant: bool) -> None:
+def enable_checkpointing(model, *, is_reentrant):
     options = {"use_reentrant": is_reentrant}
     if hasattr(model, "activation_checkpointing_enable"):  # transformers 5.20 renamed it
         model.activation_checkpointing_enable(options)
@@ -57,7 +54,7 @@ def enable_checkpointing(model: Any, *, is_reentrant: bool) -> None:
         model.gradient_checkpointing_enable(options)
 
 
-def lora() -> Any:
+def lora():
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM")
     with warnings.catch_warnings():
@@ -66,7 +63,7 @@ def lora() -> Any:
         return peft.get_peft_model(tiny_llama(), config)
 
 
-def train_step(model: Any) -> Any:
+def train_step(model):
     with ranges.phase("forward"):
         loss = model(input_ids=TOKENS, labels=TOKENS).loss
     with ranges.phase("backward"):
@@ -74,12 +71,12 @@ def train_step(model: Any) -> Any:
     return loss.detach()
 
 
-def spans_of(path: Path) -> list[dict[str, Any]]:
+def spans_of(path):
     trace = json.loads(gzip.decompress(path.read_bytes()))
     return [span for span in trace["traceEvents"] if span.get("cat") == "user_annotation"]
 
 
-def recorded(path: Path, run: Callable[[], object], **options: Any) -> list[dict[str, Any]]:
+def recorded(path, run, **options):
     """Return the ranges that a profiler records while a function runs, in order of start."""
     profile = Profile(path / "trace.json.gz", {}, **options)
     profile.start()
@@ -92,9 +89,9 @@ def recorded(path: Path, run: Callable[[], object], **options: Any) -> list[dict
     return sorted(spans, key=lambda span: (span["ts"], -span["dur"]))
 
 
-def assert_nested(spans: list[dict[str, Any]]) -> None:
+def assert_nested(spans):
     for tid in {span["tid"] for span in spans}:
-        open_ends: list[float] = []
+        open_ends = []
         mine = [span for span in spans if span["tid"] == tid]
         for span in sorted(mine, key=lambda span: (span["ts"], -span["dur"])):
             end = span["ts"] + span["dur"]
@@ -104,7 +101,7 @@ def assert_nested(spans: list[dict[str, Any]]) -> None:
             open_ends.append(end)
 
 
-def hook_count(model: Any) -> int:
+def hook_count(model):
     return sum(
         len(hooks)
         for module in model.modules()
@@ -118,5 +115,5 @@ def hook_count(model: Any) -> int:
     )
 
 
-def names(spans: list[dict[str, Any]]) -> list[str]:
+def names(spans):
     return [span["name"] for span in spans]

@@ -1,39 +1,30 @@
 """A writer that stores the calls of an export, to compare exports."""
 
-from collections.abc import Iterable
-from typing import Any
 from unittest.mock import patch
 
-import tracekit
-from tracekit.export.packets import Row, Slice
-from tracekit.export.perfetto import Exported, export_perfetto
-from tracekit.export.selection import Selection
-
-Place = tuple[str, ...]
-"""The names of the groups around a track, and its own."""
+from tracekit.export.packets import Slice
+from tracekit.export.perfetto import export_perfetto
 
 
 class RecordedScene:
     """Stores slices, marks, and values by track."""
 
-    def __init__(self) -> None:
-        self.groups: list[Place] = [()]
-        self.spans: dict[Place, list[Slice]] = {}
-        self.numbers: dict[Place, list[tuple[int, float]]] = {}
+    def __init__(self):
+        self.groups = [()]
+        self.spans = {}
+        self.numbers = {}
         self.slice_count = 0
 
-    def group(self, name: str, parent: int = 0, rank: int = 0, about: str = "") -> int:
+    def group(self, name, parent=0, rank=0, about=""):
         del rank, about
         self.groups.append((*self.groups[parent], name))
         return len(self.groups) - 1
 
-    def track(
-        self, name: str, parent: int, rank: int, about: str = "", *, is_flat: bool = False
-    ) -> Place:
+    def track(self, name, parent, rank, about="", *, is_flat=False):
         del rank, about, is_flat
         return (*self.groups[parent], name)
 
-    def slices(self, track: Place, rows: Iterable[Row], skip: int) -> int:
+    def slices(self, track, rows, skip):
         found = [Slice(*row[skip:]) for row in rows]
         self.spans.setdefault(track, []).extend(found)
         self.slice_count += len(found)
@@ -41,22 +32,22 @@ class RecordedScene:
 
     instants = slices
 
-    def finish(self, track: Place) -> None:
+    def finish(self, track):
         """Do nothing, because nothing is open."""
 
-    def counter(self, name: str, parent: int, rank: int, unit: str) -> Place:
+    def counter(self, name, parent, rank, unit):
         del rank
         return (*self.groups[parent], name, unit)
 
-    def values(self, counter: Place, rows: Iterable[Row], skip: int) -> None:
+    def values(self, counter, rows, skip):
         self.numbers[counter] = [tuple(row[skip:]) for row in rows]
 
-    def close(self) -> None:
+    def close(self):
         """Do nothing, because nothing is buffered."""
 
-    def arrows(self) -> list[tuple[Any, Any]]:
+    def arrows(self):
         """Return source and target of each arrow; None for a missing end."""
-        ends: dict[int, dict[bool, Any]] = {}
+        ends = {}
         for place, slices in self.spans.items():
             for one in slices:
                 key = (place[-1], one.event_id, one.start_ns, one.name)
@@ -66,16 +57,14 @@ class RecordedScene:
         return sorted(found, key=repr)
 
 
-def record(
-    trace: tracekit.Trace, selection: Selection | None = None
-) -> tuple[RecordedScene, Exported]:
+def record(trace, selection=None):
     """Export a trace to a recorded scene."""
     scene = RecordedScene()
     with patch("tracekit.export.perfetto.PacketWriter", lambda _: scene):
         return scene, export_perfetto(trace, len, selection)
 
 
-def _telling(numbers: dict[Place, list[tuple[int, float]]]) -> dict[Place, Any]:
+def _telling(numbers):
     """Return the counters without empty ones and without unknown rates."""
     return {
         place: values
@@ -84,9 +73,7 @@ def _telling(numbers: dict[Place, list[tuple[int, float]]]) -> dict[Place, Any]:
     }
 
 
-def check_piece(
-    whole: RecordedScene, piece: RecordedScene, from_ns: int, to_ns: int
-) -> tuple[int, int]:
+def check_piece(whole, piece, from_ns, to_ns):
     """Compare the export of an interval with the complete export; return slices and values.
 
     Args:
@@ -96,7 +83,7 @@ def check_piece(
         to_ns: end of the interval on the axis, ns.
     """
 
-    def facts_of(one: Slice) -> tuple[Any, ...]:
+    def facts_of(one):
         return tuple(one._replace(arrows=None))
 
     spans = {}

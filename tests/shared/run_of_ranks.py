@@ -1,10 +1,6 @@
 """A run of a few ranks that one can read on a screen."""
 
 import json
-import tempfile
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
 
 import pytest
 from traces_by_hand import call, kernel, span
@@ -12,7 +8,7 @@ from traces_by_hand import call, kernel, span
 from tracekit.engine import work
 
 
-def events_of(rank: int) -> list[dict[str, Any]]:
+def events_of(rank):
     """Return one step of a rank: a matrix product and an all-reduce, which rank 1 comes late to."""
     late = 4 if rank == 1 else 0
     return [
@@ -41,12 +37,7 @@ def events_of(rank: int) -> list[dict[str, Any]]:
     ]
 
 
-def write_ranks(
-    folder: Path,
-    count: int = 3,
-    world_size: int | None = None,
-    events: Callable[[int], list[dict[str, Any]]] = events_of,
-) -> list[Path]:
+def write_ranks(folder, count=3, world_size=None, events=events_of):
     """Write the traces of some ranks; return their paths."""
     folder.mkdir(parents=True, exist_ok=True)
     files = []
@@ -60,22 +51,17 @@ def write_ranks(
     return files
 
 
-def read_apart(patch: pytest.MonkeyPatch) -> None:
+def read_apart(patch):
     """Read small traces in separate units if there is more than one worker."""
     patch.setattr(work, "MIN_BATCH_BYTES", 1)
 
 
 @pytest.fixture(autouse=True)
-def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Set a cache and a temporary folder for the test."""
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(tempfile, "tempdir", None)
+def places(cache):
+    """Give each test its own cache and temporary folder."""
 
 
 @pytest.fixture
-def a_batch_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def a_batch_each(monkeypatch):
     """Put each small trace into its own batch."""
     read_apart(monkeypatch)

@@ -3,8 +3,6 @@
 import contextlib
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 START_TIMEOUT_S = 600
 STOP_TIMEOUT_S = 20
@@ -12,9 +10,7 @@ _LOOK_S = 0.1
 
 
 @contextlib.contextmanager
-def running(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], is_up: Callable[[], bool]
-) -> Iterator[subprocess.Popen[bytes]]:
+def running(command, folder, environment, is_up):
     """Run a server while the block lasts.
 
     Args:
@@ -43,9 +39,7 @@ def running(
             process.wait()
 
 
-def _wait_until_up(
-    process: subprocess.Popen[bytes], output: Path, is_up: Callable[[], bool]
-) -> None:
+def _wait_until_up(process, output, is_up):
     deadline = time.monotonic() + START_TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline:
         with contextlib.suppress(OSError):

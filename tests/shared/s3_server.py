@@ -6,7 +6,6 @@ import os
 import secrets
 import socket
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +24,7 @@ class S3Server:
     process_id: int
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """Environment variables of clients."""
         return {
             "AWS_ENDPOINT_URL": self.url,
@@ -40,14 +39,14 @@ class S3Server:
         }
 
 
-def command() -> Path | None:
+def command():
     """Return the command of the server, or None if its package is not installed."""
     program = Path(sys.executable).with_name("weed")
     return program if program.exists() else None
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[S3Server]:
+def serving(folder):
     """Start a server on free ports with its own folder; stop it at the end."""
     program = command()
     if program is None:
@@ -67,7 +66,7 @@ def serving(folder: Path) -> Iterator[S3Server]:
     kept = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     known = {"AWS_ACCESS_KEY_ID": key_id, "AWS_SECRET_ACCESS_KEY": secret}
 
-    def is_up() -> bool:
+    def is_up():
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
         with contextlib.closing(connection), contextlib.suppress(http.client.HTTPException):
             connection.request("GET", "/healthz")
@@ -78,7 +77,7 @@ def serving(folder: Path) -> Iterator[S3Server]:
         yield S3Server(f"http://127.0.0.1:{port}", key_id, secret, process.pid)
 
 
-def _free_ports(count: int) -> list[tuple[int, int]]:
+def _free_ports(count):
     """Return pairs of free ports, for HTTP and gRPC."""
     with contextlib.ExitStack() as sockets:
         found = []

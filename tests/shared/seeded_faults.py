@@ -31,12 +31,12 @@ class Fault:
     is_asked: bool = False
 
 
-def simulated_faults(seed: int) -> list[Fault]:
+def simulated_faults(seed):
     """Return faults of the simulated machine, which has a device."""
     draw = random.Random(seed)
     near = draw.uniform
 
-    def base(**knobs: Any) -> dict[str, Any]:
+    def base(**knobs):
         return {
             "seed": draw.randrange(1_000),
             "steps": 5,
@@ -47,7 +47,7 @@ def simulated_faults(seed: int) -> list[Fault]:
             "has_elementwise": False,
         } | knobs
 
-    def fault(name: str, rule: str, shared: dict[str, Any], **wrong: Any) -> Fault:
+    def fault(name, rule, shared, **wrong):
         return Fault(name, rule, shared | wrong, shared)
 
     four = {"ranks": 4}
@@ -72,7 +72,7 @@ def simulated_faults(seed: int) -> list[Fault]:
     ]  # fmt: skip
 
 
-def simulated_healthy(seed: int) -> list[Fault]:
+def simulated_healthy(seed):
     """Return machines without a fault."""
     draw = random.Random(seed)
     base = {"synchronise": "none", "load_ns": 5_000, "steps": 5, "has_elementwise": False}

@@ -10,13 +10,11 @@ from __future__ import annotations
 import heapq
 import json
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from simulated_program import (
-    Action,
     Backward,
     Busy,
     Launch,
@@ -27,7 +25,6 @@ from simulated_program import (
     Synchronise,
     Training,
     Wait,
-    Work,
 )
 
 MAIN_THREAD, AUTOGRAD_THREAD = 1, 2
@@ -37,49 +34,50 @@ _EPOCH_NS = 5_000_000_000
 
 # -- discrete-event simulation: processes that wait for times and for each other -------------------
 
-Process = Generator[Any, None, None]
-"""It yields the time (ns) or signal that it waits for, or a tuple of which the first wakes it."""
-
 
 @dataclass(eq=False, slots=True)
 class Signal:
     """An event that happens once."""
 
     at_ns: int | None = None
-    waiting: list[tuple[Process, int]] = field(default_factory=list)
+    waiting: list[tuple[Generator, int]] = field(default_factory=list)
 
 
 class Clock:
-    """Runs processes in the order of their times."""
+    """Runs processes in the order of their times.
 
-    def __init__(self) -> None:
+    A process is a generator. It yields the time (ns) or signal that it waits for, or a tuple of
+    which the first wakes it.
+    """
+
+    def __init__(self):
         self.now_ns = 0
-        self._agenda: list[tuple[int, int, Process, int]] = []
-        self._wakings: dict[Process, int] = {}
+        self._agenda = []
+        self._wakings = {}
         self._count = 0
 
-    def start(self, process: Process) -> None:
+    def start(self, process):
         self._wakings[process] = 0
         self._wake(process, 0, self.now_ns)
 
-    def fire(self, signal: Signal) -> None:
+    def fire(self, signal):
         signal.at_ns = self.now_ns
         for process, waking in signal.waiting:
             self._wake(process, waking, self.now_ns)
 
-    def run(self) -> None:
+    def run(self):
         while self._agenda:
             self.now_ns, _, process, waking = heapq.heappop(self._agenda)
             # A process that waits for several signals was already resumed by the first.
             if self._wakings.get(process) == waking:
                 self._resume(process, waking + 1)
 
-    def _wake(self, process: Process, waking: int, at_ns: int) -> None:
+    def _wake(self, process, waking, at_ns):
         # Simultaneous events run in the order in which they were scheduled.
         self._count += 1
         heapq.heappush(self._agenda, (at_ns, self._count, process, waking))
 
-    def _resume(self, process: Process, waking: int) -> None:
+    def _resume(self, process, waking):
         try:
             wish = next(process)
         except StopIteration:
@@ -110,7 +108,7 @@ class Row:
     args: dict[str, Any]
 
     @property
-    def is_work(self) -> bool:
+    def is_work(self):
         return self.category in DEVICE_CATEGORIES
 
 
@@ -125,18 +123,18 @@ class Rendezvous:
 class Stream:
     """Work of a device, one after the other."""
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank):
         self.rank = rank
-        self.items: deque[Process] = deque()
+        self.items = deque()
         self.is_idle, self.filled = True, Signal()
-        self.free_ns: int | None = None  # end of the previous work; None before the first
+        self.free_ns = None  # end of the previous work; None before the first
 
-    def put(self, item: Process) -> None:
+    def put(self, item):
         self.items.append(item)
         self.is_idle = False
         self.rank.clock.fire(self.filled)
 
-    def run(self) -> Process:
+    def run(self):
         while True:
             self.is_idle = not self.items
             if self.is_idle:
@@ -144,16 +142,15 @@ class Stream:
                 yield self.filled
             yield from self.items.popleft()
 
-    def record(self, event: Signal) -> Process:
+    def record(self, event):
         self.rank.clock.fire(event)
         yield self.rank.clock.now_ns
 
-    def wait(self, event: Signal) -> Process:
+    def wait(self, event):
         yield event
-        assert event.at_ns is not None
         yield event.at_ns + self.rank.machine.event_latency_ns
 
-    def work(self, work: Work, ready_ns: int, row: Row, done: Signal) -> Process:
+    def work(self, work, ready_ns, row, done):
         clock, device = self.rank.clock, self.rank
         free_ns = 0 if self.free_ns is None else self.free_ns + work.gap_ns
         yield max(ready_ns, free_ns)
@@ -171,22 +168,20 @@ class Stream:
 class Rank:
     """A process and its device."""
 
-    def __init__(
-        self, machine: Machine, rank: int, clock: Clock, meetings: dict[int, Rendezvous]
-    ) -> None:
+    def __init__(self, machine, rank, clock, meetings):
         self.machine, self.rank, self.clock, self.meetings = machine, rank, clock, meetings
-        self.rows: list[Row] = []
-        self.streams: dict[int, Stream] = {}
-        self.events: dict[str, tuple[Signal, int, int]] = {}
+        self.rows = []
+        self.streams = {}
+        self.events = {}
         self._correlation = self._external_id = 0
-        self._ops: dict[int, list[int]] = {MAIN_THREAD: [], AUTOGRAD_THREAD: []}
+        self._ops = {MAIN_THREAD: [], AUTOGRAD_THREAD: []}
         self._communicating_count = 0
         self._communication_changed = Signal()
         count = machine.steps
         self._batch_ready = [Signal() for _ in range(count)]
         self._batch_taken = [Signal() for _ in range(count)]
 
-    def run(self) -> Process:
+    def run(self):
         spans = tuple(Training(self.machine, self.rank).steps())
         if self.machine.load_workers:
             batches = [
@@ -199,13 +194,13 @@ class Rank:
 
     # -- device ------------------------------------------------------------------------------------
 
-    def stream(self, number: int) -> Stream:
+    def stream(self, number):
         if number not in self.streams:
             self.streams[number] = stream = Stream(self)
             self.clock.start(stream.run())
         return self.streams[number]
 
-    def compute(self, work_ns: int) -> Process:
+    def compute(self, work_ns):
         """Take work_ns, or so much longer while the device communicates."""
         alone, shared = 100 + self.machine.contention_pct, 100
         left = work_ns * alone
@@ -215,26 +210,24 @@ class Rank:
             yield (began_ns + (left + rate - 1) // rate, self._communication_changed)
             left -= (self.clock.now_ns - began_ns) * rate
 
-    def transfer(self, work: Work) -> Process:
-        assert work.collective is not None
+    def transfer(self, work):
         meeting = self.meetings.setdefault(work.collective, Rendezvous(self.machine.ranks))
         self._communicate(1)
         meeting.missing -= 1
         if not meeting.missing:
             self.clock.fire(meeting.complete)
         yield meeting.complete
-        assert meeting.complete.at_ns is not None
         yield meeting.complete.at_ns + work.ns
         self._communicate(-1)
 
-    def _communicate(self, change: int) -> None:
+    def _communicate(self, change):
         self._communicating_count += change
         changed, self._communication_changed = self._communication_changed, Signal()
         self.clock.fire(changed)
 
     # -- host --------------------------------------------------------------------------------------
 
-    def _act(self, action: Action, tid: int) -> Process:
+    def _act(self, action, tid):
         clock = self.clock
         match action:
             case Busy(ns):
@@ -268,12 +261,12 @@ class Rank:
             case NextBatch():
                 yield from self._next_batch(action, tid)
 
-    def _autograd(self, inside: Sequence[Action], done: Signal) -> Process:
+    def _autograd(self, inside, done):
         for action in inside:
             yield from self._act(action, AUTOGRAD_THREAD)
         self.clock.fire(done)
 
-    def _span(self, span: Span, tid: int) -> Process:
+    def _span(self, span, tid):
         args = dict(span.args)
         self._external_id += 1
         args["External id"] = self._external_id
@@ -284,7 +277,7 @@ class Rank:
         row.end_ns = self.clock.now_ns
         self._ops[tid].pop()
 
-    def _launch(self, launch: Launch, tid: int) -> Process:
+    def _launch(self, launch, tid):
         clock, machine = self.clock, self.machine
         row = self._call(launch.call, tid)
         began_ns = clock.now_ns
@@ -306,7 +299,7 @@ class Rank:
             yield from self._wait_for([done])
         row.end_ns = clock.now_ns
 
-    def _synchronise(self, action: Synchronise, tid: int) -> Process:
+    def _synchronise(self, action, tid):
         number = -1 if action.stream is None else action.stream
         name = "cudaDeviceSynchronize" if number < 0 else "cudaStreamSynchronize"
         kind = "Context Sync" if number < 0 else "Stream Sync"
@@ -320,7 +313,7 @@ class Rank:
         row.end_ns = self.clock.now_ns
         self._synchronised(kind, row, number)
 
-    def _mark(self, stream: Stream) -> Signal:
+    def _mark(self, stream):
         """Return the signal of the current end of a stream."""
         signal = Signal()
         if stream.is_idle:
@@ -329,16 +322,15 @@ class Rank:
             stream.put(stream.record(signal))
         return signal
 
-    def _wait_for(self, signals: list[Signal]) -> Process:
+    def _wait_for(self, signals):
         """Wait for signals that are not over; returning to the host takes additional time."""
         ends_ns = []
         for signal in signals:
             yield signal
-            assert signal.at_ns is not None
             ends_ns.append(signal.at_ns)
         yield max(ends_ns) + self.machine.wake_ns
 
-    def _next_batch(self, batch: NextBatch, tid: int) -> Process:
+    def _next_batch(self, batch, tid):
         has_workers = self.machine.load_workers > 0
         kind = "_MultiProcessingDataLoaderIter" if has_workers else "_SingleProcessDataLoaderIter"
         self._external_id += 1
@@ -350,7 +342,7 @@ class Rank:
         yield self.clock.now_ns + (batch.take_ns if has_workers else batch.load_ns)
         row.end_ns = self.clock.now_ns
 
-    def _worker(self, batches: Sequence[NextBatch]) -> Process:
+    def _worker(self, batches):
         ahead = self.machine.load_workers * 2
         for batch in batches:
             if batch.number >= ahead:
@@ -360,19 +352,19 @@ class Rank:
 
     # -- rows --------------------------------------------------------------------------------------
 
-    def _row(self, category: str, name: str, tid: int, args: dict[str, Any]) -> Row:
+    def _row(self, category, name, tid, args):
         row = Row(category, name, self.clock.now_ns, self.clock.now_ns, tid, args)
         self.rows.append(row)
         return row
 
-    def _call(self, name: str, tid: int) -> Row:
+    def _call(self, name, tid):
         self._correlation += 1
         # Outside ops, Kineto uses the correlation of a call as its External id.
         op = self._ops[tid][-1] if self._ops[tid] else self._correlation
         link = {"External id": op, "correlation": self._correlation}
         return self._row("cuda_runtime", name, tid, link)
 
-    def _synchronised(self, kind: str, call: Row, stream: int, *recorded: int) -> None:
+    def _synchronised(self, kind, call, stream, *recorded):
         """Add the row of category cuda_sync that Kineto writes for a call."""
         if not self.machine.has_event_rows:
             return
@@ -395,12 +387,12 @@ class Simulation:
     ranks: list[list[Row]]
 
     @property
-    def window_ns(self) -> int:
+    def window_ns(self):
         """The time from the first start of a device event to the last end of one, of all ranks."""
         work = [row for rows in self.ranks for row in rows if row.is_work]
         return max(row.end_ns for row in work) - min(row.start_ns for row in work)
 
-    def document(self, rank: int) -> dict[str, Any]:
+    def document(self, rank):
         """Return the trace of a rank as Kineto writes it, on the rank's clock."""
         machine, pid = self.machine, 1_000 + rank
         world = list(range(machine.ranks))
@@ -408,7 +400,7 @@ class Simulation:
         info = {"backend": "nccl", "rank": rank, "world_size": machine.ranks, "pg_count": 1}
         info["pg_config"] = [{**group, "pg_size": machine.ranks, "ranks": world}]
         base_ns = _EPOCH_NS + rank * machine.clock_offset_ns
-        events: list[dict[str, Any]] = [
+        events = [
             {
                 "ph": "M",
                 "name": "process_name",
@@ -445,7 +437,7 @@ class Simulation:
             "traceEvents": events,
         }
 
-    def write(self, folder: Path) -> list[Path]:
+    def write(self, folder):
         """Write the traces of all ranks into a folder; return their paths."""
         folder.mkdir(parents=True, exist_ok=True)
         paths = []
@@ -455,9 +447,9 @@ class Simulation:
         return paths
 
 
-def simulate(machine: Machine) -> Simulation:
+def simulate(machine):
     """Run a machine's program to its end."""
-    clock, meetings = Clock(), dict[int, Rendezvous]()
+    clock, meetings = Clock(), {}
     ranks = [Rank(machine, rank, clock, meetings) for rank in range(machine.ranks)]
     for rank in ranks:
         clock.start(rank.run())

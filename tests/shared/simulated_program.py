@@ -6,7 +6,7 @@ action, so machines that differ in one knob have the same jitter everywhere else
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -101,10 +101,9 @@ class NextBatch:
 
 
 Action = Busy | Span | Launch | Record | Wait | Synchronise | Backward | NextBatch
-Actions = tuple[Action, ...]
 
 
-def works_of(action: Action) -> Iterator[Work]:
+def works_of(action):
     """Yield the work that an action launches."""
     if isinstance(action, Launch):
         yield from action.work
@@ -186,10 +185,10 @@ class Machine:
 
     has_event_rows: bool = True  # the trace has rows of category cuda_sync
 
-    def changed(self, **knobs: Any) -> Machine:
+    def changed(self, **knobs):
         return replace(self, **knobs)
 
-    def draw(self, name: str) -> float:
+    def draw(self, name):
         """Return a number from -1 to 1 that the seed and a name decide."""
         digest = blake2b(f"{self.seed}/{name}".encode(), digest_size=4).digest()
         return int.from_bytes(digest, "little") / 2**31 - 1
@@ -206,19 +205,19 @@ class Product(NamedTuple):
 class Training:
     """Writes down the actions of one rank."""
 
-    def __init__(self, machine: Machine, rank: int) -> None:
+    def __init__(self, machine, rank):
         self.machine, self.rank = machine, rank
         self.sequence_number = 100
         self.collective_number = 0
-        self.graphs: dict[str, int] = {}
+        self.graphs = {}
 
-    def steps(self) -> Iterator[Span]:
+    def steps(self):
         for step in range(self.machine.steps):
             yield Span("user_annotation", f"ProfilerStep#{step + 1}", self.step(step))
 
-    def step(self, step: int) -> Actions:
+    def step(self, step):
         knobs, name = self.machine, f"{step}"
-        products: list[Product] = []
+        products = []
         actions = [*self.batch(step)]
         forward = [layer for n in range(knobs.layers) for layer in self.forward(name, n, products)]
         if knobs.has_graph:
@@ -232,7 +231,7 @@ class Training:
         actions += [self.python(f"{name}/optimizer"), self.optimizer(name)]
         return (*actions, *self.end(name), self.python(f"{name}/end"))
 
-    def batch(self, step: int) -> Iterator[Action]:
+    def batch(self, step):
         knobs, name = self.machine, f"{step}/batch"
         load = round(knobs.load_ns * (1 + knobs.jitter * knobs.draw(f"{name}/{self.rank}")))
         yield NextBatch(step, load, self.host(knobs.batch_take_ns, f"{name}/take"))
@@ -246,7 +245,7 @@ class Training:
         has_copy = knobs.batch_copy != "none"
         yield from self.op(f"{name}/to", "aten::copy_", *((launch,) if has_copy else ()))
 
-    def forward(self, step: str, number: int, products: list[Product]) -> Iterator[Action]:
+    def forward(self, step, number, products):
         for kind in ("attention", "mlp"):
             name = f"{step}/forward/{number}/{kind}"
             self.sequence_number += 1
@@ -258,7 +257,7 @@ class Training:
             else:
                 yield Span("user_annotation", f"fwd:layers.{number}.{kind}", ops)
 
-    def product(self, name: str, numbered: Mapping[str, Any]) -> Actions:
+    def product(self, name, numbered):
         """Return a GEMM, and a concurrent one if there is a side stream."""
         knobs = self.machine
         gemm = self.compute(f"{name}/gemm", GEMM, knobs.gemm_ns)
@@ -275,9 +274,9 @@ class Training:
             *self.after(f"{name}/join", SIDE, COMPUTE),
         )
 
-    def elementwise(self, name: str) -> Actions:
+    def elementwise(self, name):
         """Return two ops; without kernels, the ops launch nothing."""
-        actions: Actions = ()
+        actions = ()
         for op in ("aten::add", "aten::mul"):
             kernel = self.compute(f"{name}/{op}", ELEMENTWISE, self.machine.elementwise_ns)
             launch = self.launch(f"{name}/{op}", (kernel,))
@@ -286,13 +285,13 @@ class Training:
             )
         return actions
 
-    def backward(self, step: str, products: list[Product]) -> Iterator[Action]:
+    def backward(self, step, products):
         knobs = self.machine
-        actions: list[Action] = []
+        actions = []
         for product in reversed(products):
             number = product.sequence_number
             name = f"{step}/backward/{number - products[0].sequence_number}"
-            ops: Actions = ()
+            ops = ()
             for operand in ("input", "weight"):
                 ops += self.product(f"{name}/{operand}", {})
             ops += self.elementwise(name)
@@ -311,12 +310,12 @@ class Training:
         )
         yield Backward(tuple(actions), there, back)
 
-    def node(self, name: str, inside: Sequence[Action], **args: Any) -> Span:
+    def node(self, name, inside, **args):
         """Return a node of autograd; the forward thread of its number is the first one."""
         node = f"autograd::engine::evaluate_function: {name}"
         return Span("cpu_op", node, tuple(inside), {**args, "Fwd thread id": 1} if args else {})
 
-    def all_reduce(self, name: str, size_bytes: int) -> Span:
+    def all_reduce(self, name, size_bytes):
         knobs = self.machine
         self.collective_number += 1
         # The jitter of a collective does not depend on the rank.
@@ -351,9 +350,9 @@ class Training:
             actions.append(Wait(reduced, COMPUTE, wait_ns))
         return self.node("torch::autograd::AccumulateGrad", actions)
 
-    def optimizer(self, step: str) -> Span:
+    def optimizer(self, step):
         knobs, name = self.machine, f"{step}/optimizer"
-        actions: Actions = ()
+        actions = ()
         if knobs.ranks > 1:
             actions += self.after(f"{name}/reduced", COMMUNICATION, COMPUTE)
         for number in range(4):
@@ -362,7 +361,7 @@ class Training:
             actions += self.op(key, "aten::_fused_adamw_", self.launch(key, (kernel,)))
         return Span("user_annotation", "Optimizer.step#AdamW.step", actions)
 
-    def item(self, step: str) -> Actions:
+    def item(self, step):
         """Return loss.item(): the copy call waits, so the synchronization after it does not."""
         name = f"{step}/item"
         kind = "Memcpy DtoH (Device -> Pageable)"
@@ -378,7 +377,7 @@ class Training:
         )
         return (python, Span("cpu_op", "aten::item", (scalar,)))
 
-    def end(self, step: str) -> Actions:
+    def end(self, step):
         knobs, name = self.machine, f"{step}/synchronise"
         call_ns = self.host(knobs.sync_call_ns, name)
         if knobs.synchronise == "device":
@@ -389,33 +388,31 @@ class Training:
 
     # -- single actions ----------------------------------------------------------------------------
 
-    def host(self, ns: float, name: str) -> int:
+    def host(self, ns, name):
         knobs = self.machine
         return round(ns * (1 + knobs.jitter * knobs.draw(f"{self.rank}/{name}/host")))
 
-    def gap(self, name: str) -> int:
+    def gap(self, name):
         knobs = self.machine
         return round(knobs.stream_gap_ns * (1 + knobs.jitter * knobs.draw(f"{name}/gap")))
 
-    def python(self, name: str) -> Busy:
+    def python(self, name):
         return Busy(self.host(self.machine.python_ns, f"{name}/python"))
 
-    def op(self, name: str, op: str, *inside: Action, **args: Any) -> Actions:
+    def op(self, name, op, *inside, **args):
         """Return an op and the Python before it; two thirds of its time is before its calls."""
         own_ns = self.host(self.machine.op_ns, f"{name}/{op}")
         before_ns = own_ns * 2 // 3
         span = Span("cpu_op", op, (Busy(before_ns), *inside, Busy(own_ns - before_ns)), args)
         return (self.python(f"{name}/{op}"), span)
 
-    def launch(
-        self, name: str, work: tuple[Work, ...], call: str = "cudaLaunchKernel", waits: bool = False
-    ) -> Launch:
+    def launch(self, name, work, call="cudaLaunchKernel", waits=False):
         knobs = self.machine
         latency = knobs.launch_latency_ns * (1 + knobs.jitter * knobs.draw(f"{name}/latency"))
         call_ns = self.host(knobs.launch_call_ns, f"{name}/{call}")
         return Launch(call, call_ns, round(latency), work, waits)
 
-    def replay(self, name: str, op: str, inside: Sequence[Action], **args: Any) -> Action:
+    def replay(self, name, op, inside, **args):
         """Return an op with one launch of all the work that others would launch."""
         kernels = tuple(work for action in inside for work in works_of(action))
         # A graph is the same in each step.
@@ -423,21 +420,19 @@ class Training:
         launch = replace(self.launch(name, kernels, "cudaGraphLaunch"), graph=graph)
         return self.op(name, op, launch, **args)[1]
 
-    def work(
-        self, name: str, kernel: str, stream: int, ns: float, category: str = "kernel", **args: Any
-    ) -> Work:
+    def work(self, name, kernel, stream, ns, category="kernel", **args):
         knobs = self.machine
         alike = 1 + knobs.jitter * knobs.draw(name)
         own = 1 + knobs.rank_jitter * knobs.draw(f"{self.rank}/{name}")
         whole_ns = max(1, round(ns * alike * own))
         return Work(kernel, stream, whole_ns, self.gap(name), category, args)
 
-    def compute(self, name: str, kernel: str, ns: float, stream: int = COMPUTE) -> Work:
+    def compute(self, name, kernel, ns, stream=COMPUTE):
         knobs = self.machine
         slow = knobs.slow_rank_factor if self.rank == knobs.slow_rank else 1
         return self.work(name, kernel, stream, ns * slow)
 
-    def after(self, name: str, first: int, second: int) -> Actions:
+    def after(self, name, first, second):
         """Return actions that make a stream wait for the current end of another."""
         record_ns = self.host(self.machine.event_call_ns, f"{name}/record")
         wait_ns = self.host(self.machine.event_call_ns, f"{name}/wait")

@@ -1,11 +1,9 @@
 """Contents of folders with stores."""
 
-from pathlib import Path
 
-
-def left_in(folder: Path) -> list[str]:
+def left_in(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
-def stores(folder: Path) -> list[Path]:
+def stores(folder):
     return sorted(folder.glob("*"))

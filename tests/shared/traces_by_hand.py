@@ -5,9 +5,7 @@ from typing import Any
 Event = dict[str, Any]
 
 
-def span(
-    category: str, name: str, start: float, end: float, tid: int = 1, *, pid: int = 1, **args: Any
-) -> Event:
+def span(category, name, start, end, tid=1, *, pid=1, **args):
     """Return an event that lasts from one instant to another; keywords are its arguments."""
     return {
         "ph": "X",
@@ -21,16 +19,7 @@ def span(
     }
 
 
-def kernel(
-    name: str,
-    start: float,
-    end: float,
-    correlation: int | None = None,
-    *,
-    stream: int = 7,
-    device: int = 0,
-    **args: Any,
-) -> Event:
+def kernel(name, start, end, correlation=None, *, stream=7, device=0, **args):
     """Return a kernel, or by its name a copy or a memset, on a stream of a device."""
     category = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(
         name.partition(" ")[0], "kernel"
@@ -40,22 +29,11 @@ def kernel(
     return span(category, name, start, end, stream, pid=device, **place, **link, **args)
 
 
-def call(
-    start: float, end: float, correlation: int = 0, name: str = "cudaLaunchKernel", tid: int = 1
-) -> Event:
+def call(start, end, correlation=0, name="cudaLaunchKernel", tid=1):
     return span("cuda_runtime", name, start, end, tid, correlation=correlation)
 
 
-def work(
-    launch: float,
-    start: float,
-    end: float,
-    correlation: int,
-    name: str = "k",
-    *,
-    tid: int = 1,
-    **args: Any,
-) -> list[Event]:
+def work(launch, start, end, correlation, name="k", *, tid=1, **args):
     """Return a call of 1 µs and the kernel that it launches, of communication on stream 20."""
     stream = 20 if name.startswith("nccl") else 7
     return [
@@ -64,12 +42,12 @@ def work(
     ]
 
 
-def process(pid: int, name: str, label: str | None = None) -> list[Event]:
-    events: list[Event] = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}]
+def process(pid, name, label=None):
+    events = [{"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}]
     if label is not None:
         events.append({"ph": "M", "name": "process_labels", "pid": pid, "args": {"labels": label}})
     return events
 
 
-def thread(pid: int, tid: int, name: str) -> Event:
+def thread(pid, tid, name):
     return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": {"name": name}}

@@ -1,7 +1,6 @@
 """Training runs of `tracekit collect`: each method and each engine, on a tiny model."""
 
 from pathlib import Path
-from typing import Any
 
 RANKS = Path(__file__).with_name("training_ranks.py")
 """The program of each rank. Arguments: the folder, and the kind of device."""
@@ -23,7 +22,7 @@ _PRETRAIN = (
 )
 _FINETUNE = ("L", "QL", "LFA", "PT", "QL+R", "L+R+Z3", "QL+Z3+O", "PT+Z3")
 # By name: stage, opt, and other arguments than the defaults.
-CASES: dict[str, dict[str, Any]] = {
+CASES = {
     **{f"pretrain {opt}": {"opt": opt} for opt in _PRETRAIN},
     **{f"finetune {opt}": {"stage": "finetune", "opt": opt} for opt in _FINETUNE},
     "sharded while made": {"opt": "R+Z3"},
@@ -55,7 +54,7 @@ for _name in REPEATED:
     CASES[_name]["repeats"] = 2
 
 
-def arguments_of(name: str, model: Path) -> dict[str, Any]:
+def arguments_of(name, model):
     """Return the arguments of a run with the model configuration at a path."""
     values = {**_COMMON, "model": str(model), **CASES[name]}
     if "PT" in values["opt"]:  # a prompt of a few tokens learns slowly

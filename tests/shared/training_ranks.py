@@ -21,9 +21,8 @@ from tracekit.collectors.training.spec import make_spec
 from tracekit.collectors.training.train import train
 
 
-def main(folder: Path, kind: str) -> None:
+def main(folder, kind):
     place = place_in(os.environ)
-    assert place is not None
     device = device_of(place) if kind == "cuda" else torch.device("cpu")
     gc.collect()
     gc.freeze()  # so that later collections skip the objects of the frameworks

@@ -5,7 +5,6 @@ import hashlib
 import re
 import sys
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -46,24 +45,24 @@ class WebServer:
 
 
 @contextlib.contextmanager
-def serving() -> Iterator[WebServer]:
+def serving():
     """Serve until the block ends."""
     state = WebServer()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
+        def do_GET(self):
             _answer(self, state)
 
-        def do_HEAD(self) -> None:
+        def do_HEAD(self):
             _answer(self, state)
 
-        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        def log_message(self, format, *args):  # noqa: A002
             pass
 
     class Server(ThreadingHTTPServer):
-        def handle_error(self, request: object, client_address: object) -> None:
+        def handle_error(self, request, client_address):
             # A client may disconnect at any time.
             if not isinstance(sys.exception(), ConnectionError):
                 super().handle_error(request, client_address)
@@ -82,7 +81,7 @@ def serving() -> Iterator[WebServer]:
         server.server_close()
 
 
-def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
+def _answer(request, state):
     path = request.path.lstrip("/").partition("?")[0]
     range_header = request.headers.get("Range")
     state.requests.append((request.path, range_header))
@@ -122,9 +121,7 @@ def _answer(request: BaseHTTPRequestHandler, state: WebServer) -> None:
     _send(request, status, body, headers, state if breaks and state.break_count else None)
 
 
-def _send_on(
-    request: BaseHTTPRequestHandler, data: bytes, headers: dict[str, str], state: WebServer
-) -> None:
+def _send_on(request, data, headers, state):
     """Send a body without a length until the client or the server ends."""
     with contextlib.suppress(OSError):
         request.send_response(200)
@@ -146,13 +143,7 @@ def _send_on(
                 return
 
 
-def _send(
-    request: BaseHTTPRequestHandler,
-    status: int,
-    body: bytes,
-    headers: dict[str, str] | None = None,
-    breaking: WebServer | None = None,
-) -> None:
+def _send(request, status, body, headers=None, breaking=None):
     with contextlib.suppress(OSError):
         request.send_response(status)
         for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():

@@ -7,6 +7,7 @@ import object_servers
 import pytest
 import s3_server
 import web_server
+from traces_by_hand import call, kernel
 
 from tracekit.storage import Location, stores
 
@@ -75,6 +76,16 @@ def other_bucket(emulator, tmp_path, monkeypatch):
 
     with new_clients():
         yield folder_of
+
+
+@pytest.fixture
+def ranks(tiny_trace, tmp_path):
+    """Return a folder with the traces of four ranks."""
+    for rank in (0, 1, 10, 2):
+        events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
+        top = {"distributedInfo": {"rank": rank, "world_size": 11}}
+        tiny_trace(events, f"ranks/rank{rank}.json.gz", **top)
+    return tmp_path / "ranks"
 
 
 @pytest.fixture

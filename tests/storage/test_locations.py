@@ -8,7 +8,6 @@ import threading
 from pathlib import Path
 
 import pytest
-from traces_by_hand import call, kernel
 
 import tracekit
 from tracekit.errors import TraceError, UsageError
@@ -177,23 +176,19 @@ def test_urls_that_no_client_can_use_are_named(url, monkeypatch):
     assert caught.value.filename == url
 
 
-def test_traces_in_a_bucket(bucket, tiny_trace, monkeypatch):
+@pytest.mark.usefixtures("cache")
+def test_traces_in_a_bucket(uploaded, ranks):
     """The smoke test of a real S3 server: a folder, a glob, and a file next to a local one."""
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tiny_trace([]).parent / "cache"))
-    for rank in (0, 1, 10, 2):
-        events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
-        top = {"distributedInfo": {"rank": rank, "world_size": 11}}
-        path = tiny_trace(events, f"rank{rank}.json.gz", **top)
-        (bucket / path.name).upload(path)
+    place = uploaded(ranks)
     question = "SELECT file_name, rank, path FROM trace ORDER BY trace_id"
-    with tracekit.open(bucket) as trace:
+    with tracekit.open(place) as trace:
         rows = trace.sql(question).rows
         assert trace.query("timeline").column("busy_ns") == [10_000, 11_000, 12_000, 20_000]
-    assert rows == [(f"rank{n}.json.gz", n, f"{bucket}/rank{n}.json.gz") for n in (0, 1, 2, 10)]
-    some = [f"{bucket}/rank[01]*.json.gz"]
-    for given, ranks in ((some, [0, 1, 10]), ([rows[1][2], path], [1, 2])):
+    assert rows == [(f"rank{n}.json.gz", n, f"{place}/rank{n}.json.gz") for n in (0, 1, 2, 10)]
+    some = [f"{place}/rank[01]*.json.gz"]
+    for given, found in ((some, [0, 1, 10]), ([rows[1][2], ranks / "rank2.json.gz"], [1, 2])):
         with tracekit.open(*given) as trace:
-            assert [row[1] for row in trace.sql(question).rows] == ranks
+            assert [row[1] for row in trace.sql(question).rows] == found
 
 
 def test_the_hint_without_the_extra_is_to_install_it(clients_anew, monkeypatch):

@@ -4,37 +4,24 @@ import os
 from pathlib import Path
 
 import pytest
-from traces_by_hand import call, kernel
+from every_trace import REPO
 
 import tracekit
 from tracekit.errors import StoreError, TraceError
 from tracekit.opening import ingest
 from tracekit.storage import Location
 
-pytestmark = pytest.mark.nightly("starts an S3 server; test_locations.py has a smoke test")
+pytestmark = [
+    pytest.mark.nightly("starts an S3 server; test_locations.py has a smoke test"),
+    pytest.mark.usefixtures("cache"),
+]
 
-SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "pretrain_R+Z3"
-
-
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+SAMPLE = REPO / "sample_traces" / "pretrain_R+Z3"
 
 
-@pytest.fixture
-def ranks(tiny_trace, tmp_path):
-    """Return a folder with the traces of four ranks."""
-    for rank in (0, 1, 10, 2):
-        events = [call(10, 12, 1), kernel("gemm", 20, 30 + rank, 1)]
-        top = {"distributedInfo": {"rank": rank, "world_size": 11}}
-        tiny_trace(events, f"ranks/rank{rank}.json.gz", **top)
-    return tmp_path / "ranks"
-
-
-def test_a_run_folder(cli, uploaded, keep_stores, own_cache):
+def test_a_run_folder(cli, uploaded, keep_stores, cache):
     place = uploaded(SAMPLE)
-    keep_stores(own_cache, SAMPLE)
+    keep_stores(cache, SAMPLE)
     local = cli("breakdown", SAMPLE, "--format", "json")
     remote = cli("breakdown", place, "--format", "json")
     assert (local.exit_code, remote.exit_code, remote.stderr) == (0, 0, "")
@@ -72,15 +59,15 @@ def test_an_object_that_changes_while_it_is_read_is_no_mixture(bucket):
             assert "changed" in str(error)  # noqa: PT017 (a store may keep the old object)
 
 
-def test_cached_stores_are_private_and_hold_no_secret(ranks, uploaded, s3, own_cache):
+def test_cached_stores_are_private_and_hold_no_secret(ranks, uploaded, s3, cache):
     with tracekit.open(uploaded(ranks)) as trace:
         trace.breakdown()
         assert trace.store_path.stat().st_mode & 0o077 == 0
-    contents = [file.read_bytes() for file in own_cache.rglob("*") if file.is_file()]
+    contents = [file.read_bytes() for file in cache.rglob("*") if file.is_file()]
     assert not any(s3.secret.encode() in one or s3.key_id.encode() in one for one in contents)
 
 
-def test_a_store_behind_a_url(ranks, uploaded, tmp_path, own_cache, cli):
+def test_a_store_behind_a_url(ranks, uploaded, tmp_path, cache, cli):
     place = uploaded(ranks)
     store = tmp_path / "run.duckdb"
     assert cli("ingest", place, "-o", store).exit_code == 0
@@ -91,11 +78,11 @@ def test_a_store_behind_a_url(ranks, uploaded, tmp_path, own_cache, cli):
     for _ in range(2):
         with tracekit.open(behind) as trace:
             assert trace.query("timeline").rows == local
-            assert trace.store_path.parent == own_cache
+            assert trace.store_path.parent == cache
     with tracekit.open(behind, cache=False) as trace:
         assert trace.query("timeline").rows == local
         temporary = trace.store_path.parent
-    assert temporary != own_cache
+    assert temporary != cache
     assert not temporary.exists()
 
 

@@ -169,8 +169,8 @@ def test_ctrl_c_ends_the_wait_for_a_silent_server():
         timer.join()
 
 
-def test_a_trace_on_an_unreliable_server(web, tiny_trace, monkeypatch, tmp_path):
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(tmp_path / "cache"))
+@pytest.mark.usefixtures("cache")
+def test_a_trace_on_an_unreliable_server(web, tiny_trace):
     events = [kernel(f"k{n}", 10 * n, 10 * n + 3, n) for n in range(5000)]
     path = tiny_trace(events, "rank0.json")
     web.files["rank0.json"] = path.read_bytes()

@@ -16,9 +16,9 @@ folder, rank = Path(sys.argv[1]), int(os.environ["RANK"])
 dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2)
 found = {}
 for op in collectives.OPS:
-    tensors: list[torch.Tensor] = []
+    tensors = []
 
-    def numbered(count: int, tensors: list[torch.Tensor] = tensors) -> torch.Tensor:
+    def numbered(count, tensors=tensors):
         """Return 10, 11, 12, … on rank 0 and 20, 21, 22, … on rank 1."""
         tensors.append(10.0 * (rank + 1) + torch.arange(count, dtype=torch.float32))
         return tensors[-1]

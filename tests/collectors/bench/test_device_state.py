@@ -21,7 +21,7 @@ class Library:
     def __init__(self, *missing, init=0):
         self._missing = missing
         self._init = init
-        self.uuids: list[bytes] = []
+        self.uuids = []
 
     def nvmlInit_v2(self):  # noqa: N802 - NVIDIA's name
         return self._init

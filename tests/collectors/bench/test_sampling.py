@@ -23,7 +23,7 @@ class Machine:
     def __init__(self, times_ns):
         self._times_ns = times_ns
         self.now_ns = 0.0
-        self.counts: list[int] = []
+        self.counts = []
 
     def timed(self, count):
         self.counts.append(count)

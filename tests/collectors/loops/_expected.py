@@ -12,21 +12,20 @@ import re
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
-from _loops import Loops, Outcome
+from _loops import Loops
 
 FILE = Path(__file__).with_name("expected.txt")
 TOLERANCE = 1e-3  # processors differ in the last digits
 _STEP = re.compile(r"((?:rank \d+ )?)step (\d+) loss (\S+)")
 
 
-def lines_of(stdout: str, files: list[str]) -> list[str]:
+def lines_of(stdout, files):
     """Return the lines of a program, ordered by rank, with the losses of its steps on one line."""
     printed = stdout.splitlines()
     if any(line.startswith("rank ") for line in printed):  # ranks print concurrently
         printed.sort(key=lambda line: line.split()[:2])
-    lines: list[str] = []
+    lines = []
     rank, count = None, 0
     for line in printed:
         step = _STEP.fullmatch(line)
@@ -38,8 +37,8 @@ def lines_of(stdout: str, files: list[str]) -> list[str]:
     return [*lines, *(f"left: {name}" for name in files)]
 
 
-def expected() -> dict[str, list[str]]:
-    sections: dict[str, list[str]] = {}
+def expected():
+    sections = {}
     for line in FILE.read_text("utf-8").splitlines():
         if line.startswith("$ "):
             lines = sections.setdefault(line[2:], [])
@@ -48,21 +47,21 @@ def expected() -> dict[str, list[str]]:
     return sections
 
 
-def is_same(found: str, wanted: str) -> bool:
+def is_same(found, wanted):
     pairs = list(zip(found.split(), wanted.split(), strict=False))
     return len(found.split()) == len(wanted.split()) and all(
         one == other or ("." in one + other and _is_close(one, other)) for one, other in pairs
     )
 
 
-def _is_close(one: str, other: str) -> bool:
+def _is_close(one, other):
     try:
         return math.isclose(float(one), float(other), rel_tol=TOLERANCE, abs_tol=1e-6)
     except ValueError:
         return False
 
 
-def assert_unharmed(result: Outcome, program: str) -> None:
+def assert_unharmed(result, program):
     assert result.exit_code == 0, result.stderr
     found, wanted = lines_of(result.stdout, result.files), expected()[program]
     assert len(found) == len(wanted), (found, wanted)
@@ -71,13 +70,13 @@ def assert_unharmed(result: Outcome, program: str) -> None:
     assert result.left == []
 
 
-def main(names: list[str]) -> None:
+def main(names):
     sections = expected()
     with tempfile.TemporaryDirectory() as folder:
         loops = Loops(Path(folder))
         for name in names or sections:
             program, _, ranks = name.partition(" (")
-            how: dict[str, Any] = {"ranks": int(ranks.split()[0])} if ranks else {}
+            how = {"ranks": int(ranks.split()[0])} if ranks else {}
             how |= {"is_torchrun": True} if "torchrun" in ranks else {}
             done = loops.run(*program.split(), is_bare=True, **how)
             if done.exit_code:

@@ -14,10 +14,8 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -38,31 +36,30 @@ class RunFolder:
     path: Path
 
     @property
-    def manifest(self) -> dict[str, Any]:
-        members: dict[str, Any] = json.loads((self.path / "run.json").read_text("utf-8"))
-        return members
+    def manifest(self):
+        return json.loads((self.path / "run.json").read_text("utf-8"))
 
     @property
-    def traces(self) -> list[str]:
+    def traces(self):
         return sorted(path.name for path in self.path.glob("rank*.json.gz"))
 
-    def events(self, rank: int = 0) -> list[dict[str, Any]]:
+    def events(self, rank=0):
         content = json.loads(gzip.decompress((self.path / f"rank{rank}.json.gz").read_bytes()))
         return [event for event in content["traceEvents"] if event.get("ph") == "X"]
 
-    def names(self, rank: int = 0) -> Counter[str]:
+    def names(self, rank=0):
         return Counter(event["name"] for event in self.events(rank))
 
-    def spans(self, prefix: str, rank: int = 0) -> list[tuple[float, float]]:
+    def spans(self, prefix, rank=0):
         events = self.events(rank)
         return [(e["ts"], e["ts"] + e["dur"]) for e in events if e["name"].startswith(prefix)]
 
-    def phases(self, rank: int = 0) -> dict[str, int]:
+    def phases(self, rank=0):
         prefix = "tk/phase/"
         names = self.names(rank).items()
         return {name.removeprefix(prefix): n for name, n in names if name.startswith(prefix)}
 
-    def inside(self, outer: str, inner: str) -> int:
+    def inside(self, outer, inner):
         events = self.events()
         spans = [(e["ts"], e["ts"] + e["dur"], e["tid"]) for e in events if e["name"] == outer]
         return sum(
@@ -71,7 +68,7 @@ class RunFolder:
             if e["name"] == inner
         )
 
-    def steps(self, rank: int = 0) -> dict[int, set[int]]:
+    def steps(self, rank=0):
         """Return the loop's own steps whose mark ends inside each recorded step."""
         events = self.events(rank)
         # A restarted step follows the range that it replaces.
@@ -81,7 +78,7 @@ class RunFolder:
             for name, start, end in marks
             if name.startswith("tk/step/") and " ended " not in name
         }
-        own: dict[int, set[int]] = {number: set() for number in steps}
+        own = {number: set() for number in steps}
         for event in events:
             if event["name"].startswith("own/"):
                 close = event["ts"] + event["dur"]
@@ -90,12 +87,12 @@ class RunFolder:
                         own[number].add(int(event["name"].removeprefix("own/")))
         return own
 
-    def tokens_per_step(self) -> float | None:
+    def tokens_per_step(self):
         made = self.manifest
         if not made["repeats"] or made["repeats"][0]["tokens_per_s"] is None:
             return None
         (repeat,) = made["repeats"]
-        tokens: float = repeat["tokens_per_s"] * repeat["wall_ns"] / 1e9
+        tokens = repeat["tokens_per_s"] * repeat["wall_ns"] / 1e9
         return tokens / made["steps"]["measured_count"]
 
 
@@ -111,7 +108,7 @@ class Outcome:
     folder: Path
 
     @property
-    def run(self) -> RunFolder:
+    def run(self):
         return RunFolder(self.folder / "run")
 
 
@@ -123,15 +120,14 @@ class Process:
     popen: subprocess.Popen[str]
     seen: list[str] = field(default_factory=list)
 
-    def wait_for(self, line: str) -> None:
-        assert self.popen.stdout is not None
+    def wait_for(self, line):
         for text in self.popen.stdout:
             self.seen.append(text)
             if text.startswith(line):
                 return
         pytest.fail(f"ended without {line!r}: {self.seen}\n{self.end().stderr}")
 
-    def end(self, stdin: str | None = None, *, wait_s: float = _LEAVING_S) -> Outcome:
+    def end(self, stdin=None, *, wait_s=_LEAVING_S):
         """Wait for the end, and return the outcome; its children have `wait_s` to follow it."""
         try:
             stdout, stderr = self.popen.communicate(stdin, timeout=TIMEOUT_S)
@@ -156,19 +152,12 @@ class Process:
 class Loops:
     """Runs programs; the same run is made once per session."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self._folder = folder
-        self._done: dict[Any, Outcome] = {}
-        self._tokens: list[str] = []
+        self._done = {}
+        self._tokens = []
 
-    def start(
-        self,
-        command: Sequence[str],
-        *,
-        env: Mapping[str, str] | None = None,
-        name: str = "",
-        **options: Any,
-    ) -> Process:
+    def start(self, command, *, env=None, name="", **options):
         """Start a command; commands of one `name` share their folder."""
         folder = self._folder / (name or uuid.uuid4().hex[:8])
         for part in ("work", "home", "tmp"):
@@ -201,7 +190,7 @@ class Loops:
         )
         return Process(list(command), folder / "work", token, popen)
 
-    def run(self, script: str, *words: str, ranks: int = 1, **how: Any) -> Outcome:
+    def run(self, script, *words, ranks=1, **how):
         """Run a file of `programs` under `tracekit collect`, once per session.
 
         If `is_torchrun`, torchrun starts the `ranks`, else `ranks.sh`; if `is_bare`, without
@@ -216,7 +205,7 @@ class Loops:
         return self._done[key]
 
     @staticmethod
-    def program(script: str, *words: str, ranks: int = 1, is_torchrun: bool = False) -> list[str]:
+    def program(script, *words, ranks=1, is_torchrun=False):
         command = [sys.executable, str(PROGRAMS / f"{script}.py"), *words]
         if ranks == 1:
             return command
@@ -226,34 +215,34 @@ class Loops:
         return [*Loops.torchrun(*words), *command[1:]]
 
     @staticmethod
-    def torchrun(*words: str) -> list[str]:
+    def torchrun(*words):
         return [sys.executable, "-m", "torch.distributed.run", *words]
 
     @staticmethod
-    def collect(*options: str, out: str = "run") -> list[str]:
+    def collect(*options, out="run"):
         return [str(TRACEKIT), "collect", "--out", out, *(options or OPTIONS), "--"]
 
     @staticmethod
-    def free_port() -> int:
+    def free_port():
         """Return an unused port below the range that the system assigns."""
         while True:
             with socket.socket() as server, contextlib.suppress(OSError):
                 server.bind(("127.0.0.1", random.randint(20_000, 30_000)))
                 return int(server.getsockname()[1])
 
-    def close(self) -> None:
+    def close(self):
         for token in self._tokens:
             end_all(token)
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def needs(*packages: str) -> None:
+def needs(*packages):
     for name in packages:
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"{name} is not installed: pip install -e '.[loops]'")
 
 
-def files_of(work: Path) -> list[str]:
+def files_of(work):
     while True:
         # Another program of the folder may be removing a file.
         with contextlib.suppress(FileNotFoundError):
@@ -264,7 +253,7 @@ def files_of(work: Path) -> list[str]:
             return [_DRAWN.sub("N", name) for name in kept]
 
 
-def left_of(token: str, wait_s: float) -> list[str]:
+def left_of(token, wait_s):
     deadline = time.monotonic() + wait_s
     while True:
         found = [" ".join(one.info["cmdline"] or ()) for one in _processes(token)]
@@ -273,13 +262,13 @@ def left_of(token: str, wait_s: float) -> list[str]:
         time.sleep(0.1)
 
 
-def end_all(token: str) -> None:
+def end_all(token):
     for one in _processes(token):
         with contextlib.suppress(psutil.NoSuchProcess):
             one.kill()
 
 
-def _processes(token: str) -> list[psutil.Process]:
+def _processes(token):
     return [
         one
         for one in psutil.process_iter(["environ", "status", "cmdline"])

@@ -1,7 +1,6 @@
 """Several windows of profiled steps, and the choice of ranks that leave a trace."""
 
 import signal
-import sys
 
 import pytest
 from processes import wait_for
@@ -42,7 +41,7 @@ def test_windows_every_so_many_steps(loops):
 )
 def test_a_window_on_demand(options, count, loops):
     """A file asks for three steps, or a signal that the program does not handle."""
-    program = loops.program("signalled", "SIGTERM", "0")
+    program = loops.program("signalled")
     process = loops.start([*loops.collect(*STEPS, *options), *program])
     wait_for((process.folder / "run" / "run.json").is_file)
     if count == 3:
@@ -75,19 +74,3 @@ def test_only_the_chosen_ranks_leave_a_trace(loops, cli):
     done = cli("breakdown", result.run.path)
     assert done.exit_code == 0, done.stderr
     assert "rank 1 of 2" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("options", "named"),
-    [
-        (("--ranks", "last"), "--ranks"),
-        (("--every", "4"), "--windows"),
-        (("--windows", "2"), "--every"),
-        (("--windows", "0", "--every", "1"), "--windows"),
-        (("--on-signal", "TERM"), "--on-signal"),
-    ],
-)
-def test_wrong_options(options, named, cli):
-    result = cli("collect", *options, "--", sys.executable, "-c", "print('ran')", is_here=True)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert named in result.stderr

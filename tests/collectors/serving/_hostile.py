@@ -14,8 +14,6 @@ import struct
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
-from random import Random
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -66,23 +64,23 @@ class Kind(NamedTuple):
     engine: str = "vllm"
     is_profiled: bool = False
 
-    def hostile(self, random: Random) -> Hostile:
+    def hostile(self, random):
         return Hostile(self.engine, {self.path: random.choice(self.scripts)}, self.is_profiled)
 
 
-def head(status: str = "200 OK", *lines: str) -> bytes:
+def head(status="200 OK", *lines):
     return "\r\n".join([f"HTTP/1.1 {status}", *lines, "", ""]).encode("latin-1")
 
 
-def whole(data: bytes, status: str = "200 OK", *lines: str) -> Script:
+def whole(data, status="200 OK", *lines):
     return Script((Step(head(status, f"Content-Length: {len(data)}", *lines) + data),))
 
 
-def raw(*steps: Step | bytes, end: str = "close") -> Script:
+def raw(*steps, end="close"):
     return Script(tuple(step if isinstance(step, Step) else Step(step) for step in steps), end=end)
 
 
-def answer(value: Any) -> Script:
+def answer(value):
     return whole(json.dumps(value).encode(), "200 OK", "Content-Type: application/json")
 
 
@@ -93,24 +91,24 @@ CHUNKED_END = b"0\r\nTrailer: x\r\n\r\n"
 DONE = b"data: [DONE]\n\n"
 
 
-def chunk(count: int, **members: Any) -> bytes:
+def chunk(count, **members):
     choice = {"index": 0, "text": "x", "finish_reason": "length" if count == NEW_TOKENS else None}
     usage = {"prompt_tokens": 4, "completion_tokens": count}
     value = {"id": "cmpl-1", "choices": [choice], "usage": usage, **members}
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-def used(**usage: Any) -> bytes:
+def used(**usage):
     return chunk(NEW_TOKENS, usage=usage)
 
 
-def stream(*events: bytes) -> Script:
+def stream(*events):
     return raw(STREAM, *events, DONE)
 
 
 CARD = {"id": MODEL, "root": "/no/such", "max_model_len": 64}
 TOKENS = tuple(chunk(count) for count in range(1, NEW_TOKENS + 1))
-GOOD: dict[str, Script] = {
+GOOD = {
     "/health": whole(b""),
     "/v1/models": answer({"data": [CARD]}),
     "/version": answer({"version": "1"}),
@@ -120,11 +118,11 @@ GOOD: dict[str, Script] = {
 }
 
 
-def endless(data: bytes, pause_s: float = 0.0) -> Step:
+def endless(data, pause_s=0.0):
     return Step(data, True, pause_s)
 
 
-def drip(data: bytes, pause_s: float = 0.02) -> tuple[Step, ...]:
+def drip(data, pause_s=0.02):
     return tuple(Step(bytes([byte]), pause_s=pause_s) for byte in data)
 
 
@@ -134,23 +132,23 @@ NOISE = bytes(range(256)).replace(b"\n", b"x")
 ELSEWHERE = "Location: http://127.0.0.2:9/steal?x=\x1b[31m"
 
 
-def _health(*scripts: Script) -> Kind:
+def _health(*scripts):
     return Kind("refused", "/health", scripts)
 
 
-def _facts(*scripts: Script, path: str = "/v1/models") -> Kind:
+def _facts(*scripts, path="/v1/models"):
     return Kind("ok", path, scripts)
 
 
-def _load(outcome: str, *scripts: Script, reason: str = "", engine: str = "vllm") -> Kind:
+def _load(outcome, *scripts, reason="", engine="vllm"):
     return Kind(outcome, "/v1/completions", scripts, reason, engine)
 
 
-def _profile(script: Script, end: str) -> Kind:
+def _profile(script, end):
     return Kind("ok", f"/{end}_profile", (script,), is_profiled=True)
 
 
-KINDS: dict[str, Kind] = {
+KINDS = {
     # Is the server healthy?
     "drips_its_body": _health(raw(head("200 OK", "Content-Length: 99"), endless(b"x", 0.02))),
     "body_without_end": _health(raw(head(), endless(NOISE * 256))),
@@ -242,7 +240,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def hostile_of(random: Random) -> Hostile:
+def hostile_of(random):
     """Return any hostile server, half of the time with mutated bytes."""
     chosen = KINDS[random.choice(sorted(KINDS))].hostile(random)
     if random.random() < 0.5:
@@ -252,7 +250,7 @@ def hostile_of(random: Random) -> Hostile:
     return chosen._replace(scripts=scripts)
 
 
-def _mutated(script: Script, random: Random) -> Script:
+def _mutated(script, random):
     steps = list(script.steps)
     for _ in range(random.randrange(1, 4)):
         if not steps:
@@ -282,33 +280,31 @@ class HostileServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, hostile: Hostile) -> None:
+    def __init__(self, hostile):
         super().__init__(("127.0.0.1", 0), Connection)
         self.scripts = GOOD | hostile.scripts
         self.first = next((s for s in hostile.scripts.values() if s.speaks_first), None)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
         self.is_over = False
         self.sent_bytes = 0
-        self.head_lines: list[bytes] = []
+        self.head_lines = []
 
-    def __enter__(self) -> HostileServer:
+    def __enter__(self):
         threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
         return self
 
-    def __exit__(self, *exc_info: object) -> None:
+    def __exit__(self, *exc_info):
         self.is_over = True
         self.shutdown()
         self.server_close()
 
-    def shutdown_request(self, request: Any) -> None:
+    def shutdown_request(self, request):
         """Close without the orderly end that would precede a reset."""
         self.close_request(request)
 
 
 class Connection(socketserver.StreamRequestHandler):
-    server: HostileServer
-
-    def handle(self) -> None:
+    def handle(self):
         server = self.server
         script = server.first or server.scripts.get(self.path()) or whole(b"{}", "404 Not Found")
         with suppress(OSError):
@@ -325,7 +321,7 @@ class Connection(socketserver.StreamRequestHandler):
                 reset = struct.pack("ii", 1, 0)
                 self.request.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
 
-    def path(self) -> str:
+    def path(self):
         lines = [b"- -"]
         with suppress(OSError):
             lines = list(iter(lambda: self.rfile.readline().rstrip(), b"")) or lines
@@ -342,15 +338,13 @@ class Ended(NamedTuple):
     server: HostileServer
 
 
-def attack(
-    hostile: Hostile, folder: Path, *, startup_s: float = 0.3, request_s: float = 0.3
-) -> Ended:
+def attack(hostile, folder, *, startup_s=0.3, request_s=0.3):
     """Run `--stage serve` against a hostile server; the run folder is removed again."""
     from tracekit.collectors.collect import run
     from tracekit.collectors.serving.http import answer as request_attempt
     from tracekit.collectors.serving.http import engine as _http
 
-    out, lines, error = folder / "run", list[str](), None
+    out, lines, error = folder / "run", [], None
     values = {"stage": "serve", "engine": hostile.engine, "out": out, "startup_timeout": startup_s}
     values |= {"requests": 2, "prompt_len": 8, "max_new_tokens": NEW_TOKENS, "warmup_requests": 0}
     values |= {"timeout": request_s, "retries": 1, "no_profile": not hostile.is_profiled}
@@ -378,8 +372,8 @@ def attack(
         shutil.rmtree(out, ignore_errors=True)
 
 
-def _checked(out: Path) -> tuple[manifest.Manifest, list[dict[str, Any]]]:
-    def refuse(text: str) -> None:
+def _checked(out):
+    def refuse(text):
         raise AssertionError(f"{text} is no JSON")
 
     texts = [(out / name).read_text("utf-8") for name in ("run.json", "requests.jsonl")]
@@ -389,7 +383,6 @@ def _checked(out: Path) -> tuple[manifest.Manifest, list[dict[str, Any]]]:
         json.loads(line, parse_constant=refuse) for line in (texts[0], *texts[1].splitlines())
     ]
     found = manifest.read(out)
-    assert found.load is not None
     with tracekit.open(out, traces=False, cache=False) as trace:
         rows = trace.query("throughput").to_dicts()
         (row,) = trace.sql("SELECT rejected_count, outcome FROM run").to_dicts()

@@ -19,11 +19,9 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import AsyncIterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 VOCABULARY = 32_000
 MODEL = "stand-in-7b"
@@ -51,11 +49,11 @@ class Quirks:
     host: str = "127.0.0.1"
 
 
-def event_of(value: Any) -> bytes:
+def event_of(value):
     return b"data: " + json.dumps(value).encode() + b"\n\n"
 
 
-def usage(prompt: int, completion: int) -> dict[str, int]:
+def usage(prompt, completion):
     counts = {"prompt_tokens": prompt, "completion_tokens": completion}
     return {**counts, "total_tokens": prompt + completion}
 
@@ -64,16 +62,16 @@ class Engine:
     generate_path = "/v1/completions"
     health_path = "/health"
 
-    def __init__(self, quirks: Quirks) -> None:
+    def __init__(self, quirks):
         self.quirks = quirks
         self.begin_s = time.monotonic()
         self.count = self.in_flight = self.most_in_flight = 0
-        self.calls: list[str] = []
-        self.bodies: list[dict[str, Any]] = []
+        self.calls = []
+        self.bodies = []
         self.profile_folder = Path()
-        self.background: set[asyncio.Task[None]] = set()
+        self.background = set()
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def handle(self, reader, writer):
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         method, path, _ = head.split(" ", 2)
         length = head.lower().partition("content-length:")[2].partition("\r\n")[0]
@@ -113,9 +111,7 @@ class Engine:
             writer.write(f"HTTP/1.1 {status} Status\r\n{lines}\r\n".encode() + data)
             await writer.drain()
 
-    async def generate(
-        self, writer: asyncio.StreamWriter, head: str, body: dict[str, Any]
-    ) -> tuple[int, Any]:
+    async def generate(self, writer, head, body):
         """Write a stream, or return the status and text of an error."""
         behavior = self.quirks.behavior[self.count % len(self.quirks.behavior)]
         self.count += 1
@@ -151,7 +147,7 @@ class Engine:
         await writer.drain()
         return 200, None
 
-    async def paced(self, count: int) -> AsyncIterator[int]:
+    async def paced(self, count):
         total = 0
         while total < count:
             if self.quirks.token_gap_s:
@@ -159,12 +155,12 @@ class Engine:
             total = min(count, total + self.quirks.tokens_per_event)
             yield total
 
-    def prompt_tokens(self, prompt: Any) -> int:
+    def prompt_tokens(self, prompt):
         """Count a word as one and a half tokens, so that the client has to ask."""
         count = len(prompt) if isinstance(prompt, list) else len(prompt.split()) * 3 // 2
         return count + self.quirks.extra_prompt_tokens
 
-    async def write_traces(self, name: str) -> None:
+    async def write_traces(self, name):
         """Write a trace per rank into the profile's folder, where it may appear late and grow."""
         for rank in range(self.quirks.trace_count):
             await asyncio.sleep(self.quirks.trace_delay_s)
@@ -194,22 +190,21 @@ class Engine:
 
     # The protocol:
 
-    def new_tokens(self, body: dict[str, Any]) -> int:
-        wanted: int = body["parameters"]["max_new_tokens"] if "parameters" in body else 0
+    def new_tokens(self, body):
+        wanted = body["parameters"]["max_new_tokens"] if "parameters" in body else 0
         wanted = wanted or body["max_tokens"]
         return min(wanted, self.quirks.stop_after_tokens or wanted)
 
-    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
-        del body
-        return None
+    def refusal(self, body):
+        """Return status and answer of an error, or None."""
 
-    def problem(self, text: str) -> Any:
+    def problem(self, text):
         return {"error": {"message": text, "type": "server_error", "code": 500}}
 
-    def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+    def events(self, body):
         raise NotImplementedError
 
-    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    async def other(self, method, path, body):
         del method, body
         return (200, "") if path == "/health" else (404, {"detail": "Not Found"})
 
@@ -217,16 +212,16 @@ class Engine:
 class LightLlm(Engine):
     generate_path = "/generate_stream"
 
-    def problem(self, text: str) -> Any:
+    def problem(self, text):
         return {"message": text}
 
-    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body):
         inputs = body["inputs"]
         if isinstance(inputs, list) and max(inputs) >= VOCABULARY:
             return 400, {"message": "prompt List[int] format contain id > vocab_size"}
         return None
 
-    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+    async def events(self, body):
         wanted = self.new_tokens(body)
         prompt = self.prompt_tokens(body["inputs"])
         async for count in self.paced(wanted):
@@ -240,7 +235,7 @@ class LightLlm(Engine):
             }
             yield b"data:" + json.dumps(value, ensure_ascii=False).encode() + b"\n\n"
 
-    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    async def other(self, method, path, body):
         if method == "GET" and path in ("/profiler_start", "/profiler_stop"):
             if not self.quirks.profiling:
                 return 400, {"message": "Profiling support not enabled"}
@@ -270,7 +265,7 @@ class LightLlm(Engine):
 class Completions(Engine):
     """The completions API as vLLM and SGLang speak it."""
 
-    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+    async def events(self, body):
         wanted = self.new_tokens(body)
         prompt = self.prompt_tokens(body["prompt"])
         options = body.get("stream_options") or {}
@@ -285,12 +280,12 @@ class Completions(Engine):
             yield event_of({"id": "cmpl-1", "choices": [], "usage": usage(prompt, wanted)})
         yield b"data: [DONE]\n\n"
 
-    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body):
         if body.get("model") != MODEL:
             return 404, {"error": {"message": f"The model `{body.get('model')}` does not exist."}}
         return None
 
-    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    async def other(self, method, path, body):
         if path == "/v1/models":
             card = {"id": MODEL, "object": "model", "max_model_len": 2048, "root": "/models/x"}
             return 200, {"object": "list", "data": [card]}
@@ -298,7 +293,7 @@ class Completions(Engine):
 
 
 class Vllm(Completions):
-    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    async def other(self, method, path, body):
         if path == "/version":
             return 200, {"version": "0.32.0"}
         if method == "POST" and self.quirks.profiling and path.endswith("_profile"):
@@ -313,7 +308,7 @@ class Vllm(Completions):
 
 
 class Sglang(Completions):
-    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    async def other(self, method, path, body):
         if path == "/server_info":
             return 200, {
                 "model_path": f"/models/{MODEL}",
@@ -334,15 +329,15 @@ class Sglang(Completions):
 class Tgi(Engine):
     generate_path = "/generate_stream"
 
-    def problem(self, text: str) -> Any:
+    def problem(self, text):
         return {"error": text, "error_type": "overloaded"}
 
-    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body):
         if not isinstance(body["inputs"], str):
             return 422, "Failed to deserialize the JSON body: inputs: invalid type: sequence"
         return None
 
-    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+    async def events(self, body):
         wanted = self.new_tokens(body)
         details = {"finish_reason": "length", "generated_tokens": wanted, "seed": None}
         details["input_length"] = self.prompt_tokens(body["inputs"])
@@ -357,7 +352,7 @@ class Tgi(Engine):
             }
             yield b"data:" + json.dumps(value).encode() + b"\n\n"
 
-    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    async def other(self, method, path, body):
         if path == "/info":
             return 200, {"model_id": MODEL, "max_total_tokens": 2048, "version": "3.3.4"}
         return await super().other(method, path, body)
@@ -368,7 +363,7 @@ class OpenAi(Engine):
 
     health_path = "/v1/models"
 
-    def refusal(self, body: dict[str, Any]) -> tuple[int, Any] | None:
+    def refusal(self, body):
         known = {"model", "prompt", "max_tokens", "temperature", "stream", "stream_options"}
         if set(body) - known:
             return 422, {"detail": f"Unexpected fields in the request: {set(body) - known}"}
@@ -376,7 +371,7 @@ class OpenAi(Engine):
             return 400, {"detail": "prompt must be a string."}
         return None
 
-    async def events(self, body: dict[str, Any]) -> AsyncIterator[bytes]:
+    async def events(self, body):
         wanted = self.new_tokens(body)
         async for _ in self.paced(wanted):
             yield event_of({"id": "req-1", "choices": [{"text": " é", "index": 0}]})
@@ -384,14 +379,14 @@ class OpenAi(Engine):
         counts = usage(self.prompt_tokens(body["prompt"]), wanted)
         yield event_of({"id": "req-1", "choices": [last], "usage": counts})
 
-    async def other(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+    async def other(self, method, path, body):
         if path == "/v1/models" and self.quirks.has_models:
             return 200, {"object": "list", "data": []}
         return await super().other(method, path, body)
 
 
-async def serve(engine: Engine, port_file: Path) -> None:
-    async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def serve(engine, port_file):
+    async def on_connection(reader, writer):
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             await engine.handle(reader, writer)
         writer.close()

@@ -8,7 +8,6 @@ import pytest
 
 from tracekit.collectors.serving.plan import (
     LoadPlan,
-    LoadProgress,
     Mark,
     Prompt,
     parse_arrival,
@@ -105,7 +104,7 @@ PLAN = LoadPlan(
     [("warm-up", "ccc", []), ("load", "cco", [1]), ("trace", "ooo", [1, 2])],
 )
 def test_a_load_that_breaks_keeps_its_results(stage, outcomes, counts):
-    begin_ns, states = time.perf_counter_ns(), list[LoadProgress]()
+    begin_ns, states = time.perf_counter_ns(), []
     runner = LoadRunner(PLAN, states.append)
     for part in runner.passes(is_traced=True):
         if part.stage == stage:

@@ -36,7 +36,7 @@ def prompts_of(count, prompt_len=PROMPT_LEN):
 class Recorder(StepRecorder):
     def __init__(self):
         super().__init__()
-        self.batches: list[Batch] = []
+        self.batches = []
 
     def batch_chosen(self, batch):
         self.batches.append(batch)

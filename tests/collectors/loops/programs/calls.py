@@ -16,16 +16,16 @@ kind = sys.argv[1]
 
 
 class Loss(nn.Module):
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model):
         super().__init__()
         self.model = model
 
-    def forward(self, features: list[dict[str, torch.Tensor]]) -> torch.Tensor:
+    def forward(self, features):
         return sum(tiny.loss_of(self.model(one["input_ids"]), one["input_ids"]) for one in features)
 
 
 @torch.no_grad()
-def generated(ids: torch.Tensor) -> torch.Tensor:
+def generated(ids):
     model.train(kind == "train")
     grown = ids[:, :8]
     for _ in range(8):

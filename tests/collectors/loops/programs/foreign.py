@@ -7,16 +7,16 @@ import torch
 
 
 class Descent:
-    def __init__(self, parameters) -> None:
+    def __init__(self, parameters):
         self.parameters = [*parameters]
 
-    def step(self) -> None:
+    def step(self):
         with torch.no_grad():
             for one in self.parameters:
                 one.data.sub_(one.grad.data, alpha=0.1)
                 one.grad = None
 
-    def zero_grad(self) -> None:
+    def zero_grad(self):
         """Leave the gradients to `step`."""
 
 

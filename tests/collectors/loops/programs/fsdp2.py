@@ -1,7 +1,6 @@
 """fully_shard on every layer and the model."""
 
 import tiny
-import torch
 from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -12,8 +11,5 @@ model = tiny.decoder()
 for layer in model.layers:
     fully_shard(layer, mesh=mesh)
 fully_shard(model, mesh=mesh)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-for number, ids in enumerate(tiny.batches(seed=1 + distributed.get_rank())):
-    loss = tiny.loss_of(model(ids), ids)
-    tiny.step(number, loss, optimizer)
+tiny.train(model=model, seed=1 + distributed.get_rank())
 tiny.leave()

@@ -3,7 +3,7 @@
 import sys
 
 
-def look(when: object) -> None:
+def look(when):
     names = {name.partition(".")[0] for name in sys.modules}
     print(when, "tracekit" in names)
 

@@ -12,7 +12,5 @@ model = tiny.decoder()
 for layer in model.layers:
     parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False)
-for number, ids in enumerate(tiny.batches()):
-    loss = tiny.loss_of(model(ids), ids)
-    tiny.step(number, loss, optimizer)
+tiny.train(model=model, optimizer=optimizer)
 tiny.leave()

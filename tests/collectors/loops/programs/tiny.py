@@ -8,18 +8,13 @@ LOOP_TIMES names a file that receives the timestamp of each printed step in ns (
 benchmark).
 """
 
-from __future__ import annotations
-
 import atexit
 import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import distributed, nn
@@ -36,11 +31,11 @@ TOKENS = BATCH * LENGTH
 # Variables in which launchers pass the rank.
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK")
 
-_times_ns: list[int] = []
+_times_ns = []
 
 
 class Layer(nn.Module):
-    def __init__(self, width: int) -> None:
+    def __init__(self, width):
         super().__init__()
         self.norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
@@ -48,7 +43,7 @@ class Layer(nn.Module):
         self.up = nn.Linear(width, 4 * width)
         self.down = nn.Linear(4 * width, width)
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden):
         batch, length, width = hidden.shape
         heads = self.qkv(self.norm(hidden)).view(batch, length, 3, 2, width // 2)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
@@ -58,14 +53,14 @@ class Layer(nn.Module):
 
 
 class Decoder(nn.Module):
-    def __init__(self, width: int = WIDTH) -> None:
+    def __init__(self, width=WIDTH):
         super().__init__()
         self.embed = nn.Embedding(VOCABULARY, width)
         self.layers = nn.ModuleList(Layer(width) for _ in range(2))
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, VOCABULARY)
 
-    def forward(self, input_ids: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+    def forward(self, input_ids, labels=None):
         hidden = self.embed(input_ids)
         for layer in self.layers:
             hidden = layer(hidden)
@@ -73,22 +68,22 @@ class Decoder(nn.Module):
         return logits if labels is None else loss_of(logits, labels)
 
 
-def decoder(width: int = WIDTH) -> Decoder:
+def decoder(width=WIDTH):
     torch.manual_seed(0)
     return Decoder(width).to(DEVICE)
 
 
-def loss_of(logits: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+def loss_of(logits, ids):
     return functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
 
 
-def batches(count: int = STEPS, seed: int = 1, device: str = DEVICE) -> Iterator[torch.Tensor]:
+def batches(count=STEPS, seed=1, device=DEVICE):
     generator = torch.Generator().manual_seed(seed)
     for _ in range(count):
         yield torch.randint(0, VOCABULARY, (BATCH, LENGTH), generator=generator).to(device)
 
 
-def llama() -> Any:
+def llama():
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
@@ -104,12 +99,31 @@ def llama() -> Any:
     return LlamaForCausalLM(config)
 
 
-def marked(number: int) -> AbstractContextManager[Any]:
+def lines():
+    """Return a callback for a Trainer that marks its steps and prints their losses."""
+    from transformers import TrainerCallback
+
+    class Lines(TrainerCallback):
+        def on_pre_optimizer_step(self, args, state, control, **kwargs):
+            with marked(state.global_step):
+                pass
+
+        def on_log(self, args, state, control, logs=None, **kwargs):
+            if "loss" in logs:
+                say(state.global_step - 1, logs["loss"])
+
+        def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+            tell(f"evaluation {metrics['eval_loss']:.7g}")
+
+    return Lines()
+
+
+def marked(number):
     """Return a range that says which step of the loop runs."""
     return torch.profiler.record_function(f"own/{number}")
 
 
-def step(number: int, loss: torch.Tensor, *optimizers: torch.optim.Optimizer) -> None:
+def step(number, loss, *optimizers):
     with marked(number):
         loss.backward()
     for optimizer in optimizers:
@@ -118,28 +132,21 @@ def step(number: int, loss: torch.Tensor, *optimizers: torch.optim.Optimizer) ->
     say(number, loss)
 
 
-def train(
-    count: int = STEPS,
-    model: nn.Module | None = None,
-    optimizer: Any = None,
-    *,
-    before: Callable[[int], Any] = int,
-    after: Callable[[int], Any] = int,
-) -> None:
-    model = model or decoder()
+def train(count=STEPS, model=None, optimizer=None, *, seed=1, before=int, after=int):
+    model = decoder() if model is None else model
     optimizer = optimizer or torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for number, ids in enumerate(batches(count)):
+    for number, ids in enumerate(batches(count, seed)):
         before(number)
         step(number, loss_of(model(ids), ids), optimizer)
         after(number)
 
 
-def say(number: int, loss: torch.Tensor | float) -> None:
+def say(number, loss):
     tell(f"step {number} loss {float(loss):.7g}")
     _times_ns.append(time.perf_counter_ns())
 
 
-def tell(text: str) -> None:
+def tell(text):
     """Print a line, with the rank if there is one, in a single write."""
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), None)
     line = text if rank is None else f"rank {rank} {text}"
@@ -147,7 +154,7 @@ def tell(text: str) -> None:
     sys.stdout.flush()
 
 
-def join() -> None:
+def join():
     if DEVICE == "cuda":
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     rank = next(os.environ[name] for name in _RANKS if name in os.environ)
@@ -158,7 +165,7 @@ def join() -> None:
     )
 
 
-def leave() -> None:
+def leave():
     """Leave the process group, and wait until its threads are idle.
 
     Gloo frees the tensors of the last collective on its own thread. If the interpreter exits
@@ -173,7 +180,7 @@ def leave() -> None:
         calm_count = 0 if "R" in _gloo_states() else calm_count + 1
 
 
-def _gloo_states() -> list[str]:
+def _gloo_states():
     states = []
     for path in Path("/proc/self/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # the thread has ended
@@ -183,7 +190,7 @@ def _gloo_states() -> list[str]:
     return states
 
 
-def tell_compiled() -> None:
+def tell_compiled():
     from torch._dynamo.utils import compilation_time_metrics, counters
 
     stats = {name: counters["stats"][name] for name in ("unique_graphs", "calls_captured")}
@@ -196,6 +203,6 @@ def tell_compiled() -> None:
 if "LOOP_TIMES" in os.environ and os.environ.get("RANK", "0") == "0":
 
     @atexit.register
-    def _write_times() -> None:
+    def _write_times():
         if _times_ns:
             Path(os.environ["LOOP_TIMES"]).write_text(json.dumps(_times_ns), "utf-8")

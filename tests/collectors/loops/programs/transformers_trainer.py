@@ -13,24 +13,9 @@ for name in ("bitsandbytes", "datasets", "deepspeed", "peft"):
 from transformers import (  # noqa: E402
     PrinterCallback,
     Trainer,
-    TrainerCallback,
     TrainingArguments,
     set_seed,
 )
-
-
-class Lines(TrainerCallback):
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        with tiny.marked(state.global_step):
-            pass
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if "loss" in logs:
-            tiny.say(state.global_step - 1, logs["loss"])
-
-    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
-        tiny.tell(f"evaluation {metrics['eval_loss']:.7g}")
-
 
 compiled = sys.argv[1:2] == ["compiled"]
 examples = [
@@ -39,7 +24,7 @@ examples = [
     for ids in batch.unbind()
 ]
 options = {"torch_compile": True, "torch_compile_backend": sys.argv[2]} if compiled else {}
-callbacks = [Lines()]
+callbacks = [tiny.lines()]
 if "callback" in sys.argv:
     from tracekit.collectors.callbacks.transformers import TracekitCallback
 

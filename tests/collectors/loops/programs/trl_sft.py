@@ -4,19 +4,8 @@ import tiny
 from datasets import Dataset
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import PreTrainedTokenizerFast, PrinterCallback, TrainerCallback
+from transformers import PreTrainedTokenizerFast, PrinterCallback
 from trl import SFTConfig, SFTTrainer
-
-
-class Lines(TrainerCallback):
-    def on_pre_optimizer_step(self, args, state, control, **kwargs):
-        with tiny.marked(state.global_step):
-            pass
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        if "loss" in logs:
-            tiny.say(state.global_step - 1, logs["loss"])
-
 
 words = {f"w{number}": number for number in range(tiny.VOCABULARY)}
 tokenizer = PreTrainedTokenizerFast(
@@ -44,7 +33,7 @@ trainer = SFTTrainer(
     ),
     train_dataset=Dataset.from_dict({"input_ids": rows}),
     processing_class=tokenizer,
-    callbacks=[Lines()],
+    callbacks=[tiny.lines()],
 )
 trainer.remove_callback(PrinterCallback)
 trainer.train()

@@ -18,15 +18,15 @@ torch.manual_seed(0)
 
 
 class Critic(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.first, self.second = nn.Linear(10, 1), nn.Linear(10, 1)
 
-    def forward(self, given: torch.Tensor) -> torch.Tensor:
+    def forward(self, given):
         return self.first(given) + self.second(given)
 
 
-def critics() -> None:
+def critics():
     generator = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 8))
     critic = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 1))
     makes = torch.optim.RMSprop(generator.parameters(), lr=1e-3)
@@ -40,7 +40,7 @@ def critics() -> None:
         tiny.step(number, -critic(generator(torch.randn(2, 4))).mean(), makes)
 
 
-def targets() -> None:
+def targets():
     actor, critic = nn.Linear(8, 2), nn.Sequential(nn.Linear(10, 32), nn.ReLU(), nn.Linear(32, 1))
     actor_target, critic_target = copy.deepcopy(actor).eval(), copy.deepcopy(critic).eval()
     of_actor = torch.optim.Adam(actor.parameters(), lr=1e-3)
@@ -61,7 +61,7 @@ def targets() -> None:
         tiny.say(number, loss + value)
 
 
-def delayed_actor() -> None:
+def delayed_actor():
     actor, critic, other = nn.Linear(8, 2), Critic(), nn.Linear(10, 1)
     queried = critic.first if kind == "part" else other
     of_actor, of_critic = (torch.optim.Adam(one.parameters()) for one in (actor, critic))

@@ -10,11 +10,11 @@ from torch import distributed, nn
 distributed.init_process_group("gloo")
 rank, world = distributed.get_rank(), distributed.get_world_size()
 model = tiny.decoder()
-shards: dict[nn.Parameter, nn.Parameter] = {}
-shapes: dict[nn.Parameter, torch.Size] = {}
+shards = {}
+shapes = {}
 
 
-def shard(parameter: nn.Parameter) -> None:
+def shard(parameter):
     flat = parameter.detach().flatten()
     flat = torch.cat([flat, flat.new_zeros(-flat.numel() % world)])
     shapes[parameter] = parameter.shape
@@ -22,11 +22,11 @@ def shard(parameter: nn.Parameter) -> None:
     free(parameter)
 
 
-def free(parameter: nn.Parameter) -> None:
+def free(parameter):
     parameter.data = torch.empty(0)
 
 
-def gather(module: nn.Module, *_) -> None:
+def gather(module, *_):
     for parameter in module.parameters(recurse=False):
         piece = shards[parameter].detach()
         whole = piece.new_empty(world * piece.numel())
@@ -35,12 +35,12 @@ def gather(module: nn.Module, *_) -> None:
         parameter.data = whole[: shape.numel()].view(shape)
 
 
-def release(module: nn.Module, *_) -> None:
+def release(module, *_):
     for parameter in module.parameters(recurse=False):
         free(parameter)
 
 
-def reduce(parameter: nn.Parameter) -> None:
+def reduce(parameter):
     flat = parameter.grad.flatten() / world
     flat = torch.cat([flat, flat.new_zeros(-flat.numel() % world)])
     own = torch.empty_like(shards[parameter])
@@ -61,7 +61,5 @@ for module in model.modules():
         module.register_forward_hook(release)
         module.register_full_backward_pre_hook(gather)
 optimizer = torch.optim.AdamW(shards.values(), lr=1e-3)
-for number, ids in enumerate(tiny.batches(seed=1 + rank)):
-    loss = tiny.loss_of(model(ids), ids)
-    tiny.step(number, loss, optimizer)
+tiny.train(model=model, optimizer=optimizer, seed=1 + rank)
 tiny.leave()
