@@ -117,9 +117,6 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
                 f'<rect class="edged" x="{at:.2f}" width="{width:.2f}" height="{_HEIGHT}" '
                 f'fill="{fill}"><title>{title}</title></rect>'
             )
-            if width > 8 * len(name) and text == "busy":
-                label = escape(printable(name))
-                yield f'<text class="inside on" x="{at + 6:.2f}" y="17">{label}</text>'
             at += width
     if is_of_run:
         width = _WIDTH * step["recorded_step_ns"] / whole_ns
