@@ -1,22 +1,39 @@
 -- GPU idle time because the CPU launches kernels too late, by phase.
--- Excludes host stalls (here: gap segments of 2 ms or more without an open op) and long calls (`long_call_gap`). Also
--- excludes phases `data` and `other`, phases with at most 1 % of the window as idle time, and phases that launch at least
--- half of their work with graphs. The predicted change captures the training step in a CUDA graph. If the trace does not
--- allow that, it removes at least 90 % of the host time: in compiled regions if there are any, else in these phases.
+-- The total is the host-bound idle time, as in `idle_causes`. The phases exclude long calls (`long_call_gap`) and times
+-- in which the launching thread is outside ops and calls for 1 ms or more. Phases `data` and `other`, phases with at most
+-- 1 % of the window as idle time, and phases that launch at least half of their work with graphs are not listed. The
+-- predicted change captures the training step in a CUDA graph. If the trace does not allow that, it removes at least 90 %
+-- of the host time: in compiled regions if there are any, else in these phases.
 --
 -- Kind:     advice
 -- Scope:    run
--- Input:    idle_causes
 
-WITH gaps AS (
+WITH late AS (
     SELECT
-        g.phase,
-        g.idle_ns >= min_host_stall_ns() AND g.busy_op_id IS NULL AS is_pause,
-        sum(g.idle_ns)::BIGINT AS idle_ns
-    FROM idle_gap AS g
-    ANTI JOIN long_call_gap AS s ON g.trace_id = s.trace_id AND g.gap_id = s.gap_id
-    WHERE g.cause = 'host_bound' AND g.device <> 'cpu'
-    GROUP BY ALL
+        (trace_id, pid, coalesce(busy_tid, tid)) AS part,
+        row_number() OVER () AS id,
+        trace_id, gap_id, phase, idle_ns, start_ns,
+        start_ns + host_ns AS end_ns
+    FROM idle_gap
+    WHERE cause = 'host_bound' AND device <> 'cpu'
+),
+
+act AS (
+    SELECT
+        (trace_id, pid, tid) AS part,
+        event_id AS id,
+        ts_ns AS start_ns,
+        ts_ns + dur_ns AS end_ns
+    FROM event
+    WHERE
+        (is_op(category) OR is_launch_call(category))
+        AND (trace_id, pid, tid) IN (SELECT part FROM late)
+),
+
+outside_ops AS (
+    SELECT part, start_ns, end_ns
+    FROM interval_gaps('act')
+    WHERE end_ns - start_ns >= min_outside_ops_ns()
 ),
 
 launched AS (
@@ -29,26 +46,16 @@ launched AS (
     GROUP BY a.phase
 ),
 
-device_window AS (SELECT sum(window_ns) AS window_ns FROM device_windows),
-
-host_bound AS (
-    SELECT
-        sum(idle_ns)::BIGINT AS idle_ns,
-        (SELECT coalesce(sum(idle_ns), 0)::BIGINT FROM gaps WHERE is_pause) AS pause_ns
-    FROM idle_causes
-    WHERE cause = 'host_bound'
-),
-
 phases AS (
-    SELECT g.phase, g.idle_ns
-    FROM gaps AS g
-    INNER JOIN launched AS l USING (phase)
-    CROSS JOIN device_window AS w
-    WHERE
-        g.idle_ns > 0.01 * w.window_ns
-        AND NOT g.is_pause
-        AND g.phase NOT IN ('data', 'other')
-        AND l.graph_count * 2 < l.work_count
+    SELECT l.phase, sum(l.idle_ns - o.overlap_ns)::BIGINT AS idle_ns
+    FROM late AS l
+    INNER JOIN interval_overlap('late', 'outside_ops') AS o USING (id)
+    INNER JOIN launched AS w USING (phase)
+    ANTI JOIN long_call_gap AS c ON l.trace_id = c.trace_id AND l.gap_id = c.gap_id
+    WHERE l.phase NOT IN ('data', 'other') AND w.graph_count * 2 < w.work_count
+    GROUP BY l.phase
+    HAVING
+        sum(l.idle_ns - o.overlap_ns) > 0.01 * (SELECT sum(window_ns) FROM device_windows)
 ),
 
 in_use AS (
@@ -98,17 +105,16 @@ waits AS (
 
 SELECT
     format(
-        'The GPU is idle for {}{} while the CPU launches kernels ({}){}',
-        in_ms(sum(p.idle_ns)), of_ranks(),
+        'The GPU is idle for {}{} because the CPU launches kernels late ({}{})',
+        in_ms(any_value(t.idle_ns)), of_ranks(),
         string_agg(
             format('{} in {}', in_ms(p.idle_ns), p.phase), ', ' ORDER BY p.idle_ns DESC, p.phase
         ),
         if(
-            any_value(h.pause_ns) > 0,
+            any_value(t.idle_ns) > sum(p.idle_ns),
             format(
-                '. Host stalls cause another {} of idle time, which this change does not '
-                || 'remove',
-                in_ms(any_value(h.pause_ns))
+                ', and {} in other phases, long calls, or outside ops',
+                in_ms(any_value(t.idle_ns) - sum(p.idle_ns))
             ), ''
         )
     ) AS what,
@@ -165,7 +171,7 @@ SELECT
     'tracekit query idle_causes TRACE' AS evidence
 FROM phases AS p
 CROSS JOIN in_use AS u
-CROSS JOIN host_bound AS h
+CROSS JOIN (SELECT sum(idle_ns)::BIGINT AS idle_ns FROM late) AS t
 CROSS JOIN region AS r
 CROSS JOIN waits AS w
 HAVING count(*) > 0

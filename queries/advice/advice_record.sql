@@ -1,5 +1,5 @@
 -- Recording settings that would explain more of the trace.
--- Stacks show the cause of host-caused idle time, and recorded stream synchronization the cause of unexplained stalls.
+-- Stacks show the cause of host-caused idle time, and recorded stream synchronization the cause of unexplained gaps.
 -- Other settings are a longer warm-up for missing GPU work, a finer host clock, and traces of missing ranks.
 --
 -- Kind:     advice

@@ -20,3 +20,7 @@ CREATE OR REPLACE MACRO unrecorded_limit_ns() AS 200000;
 
 -- Shortest host stall. Shorter pauses between ops are common in Python.
 CREATE OR REPLACE MACRO min_host_stall_ns() AS 2000000;
+
+-- Shortest time of a thread outside ops that faster launches do not shorten. Gaps between launches
+-- are much shorter, even with Python stacks.
+CREATE OR REPLACE MACRO min_outside_ops_ns() AS 1000000;

@@ -327,15 +327,11 @@ def _change_inside(edges: Edges, change: Change) -> list[str]:
     return [f"nothing uses the result of the removed {by}"]
 
 
-PAUSE_NS = 1_000_000
-"""Minimum host time outside ops between two calls that is a pause. Host stalls start at 2 ms, and
-gaps between launches are much shorter, even with Python stacks."""
-
 NAMED_NS = 100_000
 """Minimum length of a Python call or range without launches that counts as work of the program."""
 
-# Per edge, the share of host time outside ops in which nothing is launched: 1 in a stall, else the
-# part inside calls or ranges that launch nothing.
+# Per edge, the share of host time outside ops in which nothing is launched: 1 if it is long, else
+# the part inside calls or ranges that launch nothing.
 _PAUSES = f"""
 WITH host AS MATERIALIZED (
     SELECT (e.trace_id, s.pid, s.tid) AS part, e.edge_id AS id, e.other_ns,
@@ -363,7 +359,7 @@ idle AS (
     WHERE l.ts_ns IS NULL OR l.ts_ns >= c.end_ns
 )
 SELECT h.id AS edge_id,
-    if(h.other_ns > {PAUSE_NS}, h.other_ns, least(o.overlap_ns, h.other_ns)) AS ns,
+    if(h.other_ns >= min_outside_ops_ns(), h.other_ns, least(o.overlap_ns, h.other_ns)) AS ns,
     ns / h.other_ns AS share
 FROM host AS h
 INNER JOIN interval_overlap('host', 'idle') AS o USING (id)
@@ -376,14 +372,16 @@ def _change_host(edges: Edges, change: Change) -> list[str]:
     edges.need(where, change, "no matching host time")
     edges.create("changed_pause", _PAUSES.format(where=where))
     edges.update(scaled(change.factor), where_of(change, "part IN ('host', 'call')"))
-    # Stalls outside ops are unchanged.
     other_factor = "p.share"
     if change.factor:
         other_factor = f"e.other_factor * (1 + ({1 / change.factor!r} - 1) * p.share)"
     edges.update(f"other_factor = {other_factor}", "e.edge_id = p.edge_id", "changed_pause AS p")
     assumptions = []
     if edges.run("FROM changed_pause LIMIT 1"):
-        assumptions.append("host stalls and Python calls that launch nothing are unchanged")
+        assumptions.append(
+            "host time of 1 ms or more outside ops, and Python calls that launch nothing, are "
+            "unchanged"
+        )
     if edges.count("device = 'cpu'"):
         assumptions.append("on a CPU, ops are compute and not host time")
     return assumptions
