@@ -220,6 +220,16 @@ def test_busy_other_and_idle_time_add_up_to_the_step(cli, tiny_trace, monkeypatc
     assert "\n  16.5 µs more idle time: before the first kernel" in shown
 
 
+def test_steps_without_device_work_do_not_count_in_means(cli, tiny_trace):
+    events = [
+        span("user_annotation", f"ProfilerStep#{n}", 100 * n, 100 * n + 100) for n in (1, 2, 3)
+    ]
+    events += [*work(105, 120, 155, 1), *work(205, 220, 255, 2)]
+    shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
+    assert shown.splitlines()[0].endswith("3 steps recorded, 2 of them with device work")
+    assert "GPU busy  0.0350 ms" in shown
+
+
 def test_idle_time_is_unknown_where_replays_of_graphs_are_missing(cli, tiny_trace):
     events = [call(10 * n, 10 * n + 5, n, "cudaGraphLaunch") for n in range(1, 6)]
     shown = cli("breakdown", tiny_trace([*events, kernel("k", 60, 90, 5)]), "--no-cache").stdout

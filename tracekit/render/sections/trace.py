@@ -182,9 +182,13 @@ def _devices(rows: Sequence[Row]) -> str:
 
 def _counts(screen: Screen, totals: Row) -> list[str]:
     parts = []
-    steps = {row["step"] for row in screen.rows("steps")} - {None}
-    if screen.has_steps and steps:
-        parts.append(f"{_counted(len(steps), 'step')} recorded")
+    rows = [row for row in screen.rows("steps") if row["step"] is not None]
+    count = len({row["step"] for row in rows})
+    if screen.has_steps and count:
+        parts.append(f"{_counted(count, 'step')} recorded")
+        with_work = len({row["step"] for row in rows if row["span_ns"] is not None})
+        if with_work < count:
+            parts[-1] += f", {with_work:,} of them with device work"
     else:
         parts.append(f"{format_short(totals['max_window_ns'])} recorded")
     if totals["repaired_count"]:
