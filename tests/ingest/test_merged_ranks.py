@@ -15,14 +15,16 @@ def rank_events(prefix, gemm_us):
         kernel("gemm", 20, 20 + gemm_us, 1),
     ]
     for event in events:
-        event["pid"] = f"[{prefix}] {event['pid']}"
+        event["pid"] = f"{prefix}{event['pid']}"
     return events
 
 
-def test_each_rank_has_its_own_devices_and_launches(tiny_trace):
-    path = tiny_trace(
-        [*rank_events("TP00-DP00-PP00-EP00", 100), *rank_events("TP01-DP00-PP00-EP00", 300)]
-    )
+@pytest.mark.parametrize(
+    "prefix",
+    ["[TP0{}-DP00-PP00-EP00] ", "[TP0{}] ", "rank{}: ", "rank{}_", "[rank {}] ", "Rank {} "],
+)
+def test_each_rank_has_its_own_devices_and_launches(prefix, tiny_trace):
+    path = tiny_trace([*rank_events(prefix.format(0), 100), *rank_events(prefix.format(1), 300)])
     with tracekit.open(path, cache=False) as trace:
         assert trace.query("timeline").column("rank") == [0, 1]
         assert trace.query("timeline").column("busy_ns") == [100_000, 300_000]
@@ -40,6 +42,7 @@ def test_each_rank_has_its_own_devices_and_launches(tiny_trace):
 @pytest.mark.parametrize(
     ("names", "ranks"),
     [
+        (["rank 3", "rank 12"], [3, 12]),
         (["TP00-PP00", "TP00-PP01", "TP01-PP00", "TP01-PP01"], [0, 2, 1, 3]),
         (["TP0-DP0-PP0-EP0", "TP0-DP1-PP0-EP0"], [0, 1]),
         (["DP03"], [0]),
@@ -50,9 +53,10 @@ def test_ranks_follow_from_parallel_groups(names, ranks):
 
 
 def test_other_process_names_are_no_ranks(tiny_trace):
-    events = [{**event, "pid": "[worker] 3"} for event in rank_events("TP0", 100)]
-    with tracekit.open(tiny_trace(events), cache=False) as trace:
-        assert trace.sql("SELECT rank, rank_source FROM trace").rows == [(None, "unknown")]
+    for name in ("[worker] 3", "python3 83", "ranker 3", "rank0"):
+        events = [{**event, "pid": name} for event in rank_events("", 100)]
+        with tracekit.open(tiny_trace(events), cache=False) as trace:
+            assert trace.sql("SELECT rank, rank_source FROM trace").rows == [(None, "unknown")]
 
 
 def test_recordings_of_different_times_cause_a_warning(tiny_trace, caplog):

@@ -1,8 +1,8 @@
 """Splits a file with the events of several ranks into one trace per rank.
 
 SGLang's ProfileMerger writes the traces of all ranks into one file and puts the rank in front of
-each process id: ``[TP00-DP00-PP00-EP00] 83``. Ranks share device, stream, correlation, and op ids,
-so each rank needs its own trace.
+each process id: ``[TP00-DP00-PP00-EP00] 83``. Other scripts write ``rank0: 83`` or ``[rank 0] 83``.
+Ranks share device, stream, correlation, and op ids, so each rank needs its own trace.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tracekit.sql_text import quote, rows
 if TYPE_CHECKING:
     import duckdb
 
-_PREFIX = r"^\[((?:[A-Z]+[0-9]+-)*[A-Z]+[0-9]+)\] (.+)$"
-_PART = re.compile(r"([A-Z]+)([0-9]{1,9})")
+_PREFIX = r"^(\[(?:[A-Z]+[0-9]+-)*[A-Z]+[0-9]+\]|\[?[Rr]ank[ _]?[0-9]+\]?)[ :_]+(.+)$"
+_PART = re.compile(r"([A-Za-z]+)[ _]?([0-9]{1,9})")
 
 _COUNTED = ", ".join(
     f"{'complete' if kind.name == 'event' else kind.name}_count = "
@@ -56,12 +56,15 @@ def split_ranks(connection: duckdb.DuckDBPyConnection) -> None:
 def ranks_of(names: list[str]) -> list[int]:
     """Return the rank of each prefix, from the sizes of the parallel groups.
 
-    Pipeline and tensor positions determine the rank. If they are not unique, as with data-parallel
-    replicas, ranks follow the sorted order of the prefixes.
+    A number after "rank" is the rank. Otherwise, pipeline and tensor positions determine it. If
+    they are not unique, as with data-parallel replicas, ranks follow the sorted order of the
+    prefixes.
     """
-    places = [{key: int(number) for key, number in _PART.findall(name)} for name in names]
+    places = [{key.upper(): int(number) for key, number in _PART.findall(name)} for name in names]
     tensor = max(place.get("TP", 0) for place in places) + 1
-    ranks = [place.get("PP", 0) * tensor + place.get("TP", 0) for place in places]
+    ranks = [
+        place.get("RANK", place.get("PP", 0) * tensor + place.get("TP", 0)) for place in places
+    ]
     if len({*ranks}) == len(names):
         return ranks
     in_order = sorted(
