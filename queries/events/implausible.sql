@@ -29,7 +29,8 @@
 -- no_durations        most work has zero length: all work is excluded
 -- wrong_unit          most work outside graphs lasts more than 100 times the time until the next
 --                     work on its stream, or most launch calls take under 50 ns and most work
---                     under 1 µs: all work is excluded
+--                     under 1 µs, or most work that CUDA or HIP launched takes 1 to 399 ns (real
+--                     kernels take at least 0.5 µs): all work is excluded
 -- outlasts_recording  work without a launch that is longer than the extent of the host records and
 --                     launched work together (at least 1 ms)
 -- outlasts_next       ends after the next work of its stream, and more than 100 µs after the start
@@ -126,7 +127,7 @@ call AS (
         trace_id, correlation,
         min(ts_ns) AS call_ns,
         bool_or(contains(name, 'Graph')) AS is_graph,
-        bool_and(category IN ('cuda_runtime', 'cuda_driver', 'Runtime')) AS is_serial
+        bool_and(category IN ('cuda_runtime', 'cuda_driver', 'Runtime')) AS is_gpu_call
     FROM event
     WHERE
         is_launch_call(category)
@@ -141,7 +142,8 @@ work AS MATERIALIZED (
         e.ts_ns + e.dur_ns AS end_ns,
         e.correlation, c.call_ns,
         coalesce(c.is_graph, FALSE) AS is_graph,
-        coalesce(c.is_serial AND NOT c.is_graph, FALSE) AS is_serial
+        coalesce(c.is_gpu_call, FALSE) AS is_of_gpu_call,
+        is_of_gpu_call AND NOT is_graph AS is_serial
     FROM event AS e
     LEFT JOIN call AS c USING (trace_id, correlation)
     WHERE
@@ -165,6 +167,7 @@ unit AS (
                     GROUP BY trace_id
                     HAVING 2 * sum(short_count) > sum(record_count) AND sum(record_count) >= 4
                 )
+                OR 2 * count_if(is_of_gpu_call AND dur_ns BETWEEN 1 AND 399) > count(*)
                 THEN 'wrong_unit'
         END AS problem,
         (
@@ -178,7 +181,7 @@ unit AS (
         ) AS unit
     FROM (
         SELECT
-            trace_id, is_graph, ts_ns, dur_ns,
+            trace_id, is_graph, is_of_gpu_call, ts_ns, dur_ns,
             lead(ts_ns) OVER (PARTITION BY trace_id, pid, device, stream ORDER BY ts_ns, end_ns)
                 AS next_ts_ns
         FROM work
@@ -402,7 +405,8 @@ SELECT
         WHEN 'wrong_unit'
             THEN
                 'with times in a wrong unit, not µs (most last 100 times longer than the gap to '
-                || 'the next event of their stream, or their launch calls take less than 50 ns)'
+                || 'the next event of their stream, or less than 400 ns, or their launch calls '
+                || 'take less than 50 ns)'
         WHEN 'unreturned' THEN 'of Python calls that never returned'
         WHEN 'outlasts_recording' THEN 'longer than the complete recording'
         WHEN 'outlasts_next'

@@ -37,8 +37,7 @@ SELECT
     max(ts_ns + dur_ns) AS end_ns,
     count_if(ts_ns <= 0) AS early_count,
     count_if(ts_ns = 0 AND dur_ns = 0) AS empty_count,
-    count_if(dur_ns < 50) AS short_count,
-    count_if(dur_ns = 0) AS still_count,
+    count_if(dur_ns < if(is_launch_call(category), 50, 400)) AS short_count,
     max(dur_ns) AS longest_ns,
     count(*) AS record_count
 FROM event
@@ -53,7 +52,7 @@ FROM {EVENT_KIND}
 GROUP BY trace_id
 HAVING
     sum(empty_count) FILTER (side = 'work') > 0
-    OR 2 * sum(still_count) FILTER (side = 'work') > sum(record_count) FILTER (side = 'work')
+    OR 2 * sum(short_count) FILTER (side = 'work') > sum(record_count) FILTER (side = 'work')
     OR 2 * sum(short_count) FILTER (is_launch_call(category))
     > sum(record_count) FILTER (is_launch_call(category))
     OR max(longest_ns) FILTER (side = 'work')
