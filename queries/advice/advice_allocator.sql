@@ -34,7 +34,7 @@ peaks AS (
 
 SELECT
     format(
-        'The host waits {} in {} of {}{}', in_ms(sum(wait_ns)),
+        'The host waits {} in {} of {}{}', in_ms(sum(wait_ns)) || of_ranks(),
         count_of(sum(call_count), 'call'), string_agg(name, ', ' ORDER BY name),
         if(
             EXISTS (FROM step_ranges), '',

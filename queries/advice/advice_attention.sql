@@ -78,7 +78,7 @@ chosen AS (
 SELECT
     format(
         '{} softmax and {} other kernels or ops between batched GEMMs take {}',
-        softmax_count, work_count - softmax_count, in_ms(work_ns)
+        softmax_count, work_count - softmax_count, in_ms(work_ns) || of_ranks()
     ) AS what,
     'unfused attention' || coalesce(' in ' || module, '') AS place,
     format('attention fused{0}; op={1}{0} x0.5-1', term, product) AS change,

@@ -75,7 +75,7 @@ SELECT
     format(
         '{} convolutions before a batch norm add a bias; the bias and its gradient take {}',
         sum(work_count),
-        in_ms(sum(saved_ns))
+        in_ms(sum(saved_ns)) || of_ranks()
     ) AS what,
     'convolution bias before batch norm' AS place,
     string_agg(

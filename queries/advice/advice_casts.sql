@@ -34,7 +34,8 @@ phases AS (
 
 SELECT
     format(
-        '{} kernels cast between fp32 and 16-bit types ({})', sum(cast_count), in_ms(sum(cast_ns))
+        '{} kernels cast between fp32 and 16-bit types ({}{})', sum(cast_count),
+        in_ms(sum(cast_ns)), of_ranks()
     )
         AS what,
     'casts in ' || string_agg(phase, ' and ' ORDER BY cast_ns DESC, phase) AS place,

@@ -30,7 +30,7 @@ SELECT
     format(
         '{:,} kernels between GEMMs take {}; as {:,} fused kernels, they could take {}, and the '
         || 'host would launch {:,} fewer',
-        count(*), in_ms(sum(dur_ns)), count(*) FILTER (is_longest),
+        count(*), in_ms(sum(dur_ns)) || of_ranks(), count(*) FILTER (is_longest),
         in_ms(sum(dur_ns) FILTER (is_longest)), count(*) FILTER (NOT is_longest)
     ) AS what,
     'chains of small kernels' || coalesce(', mostly in ' || (SELECT module FROM largest), '')

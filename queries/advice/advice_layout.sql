@@ -18,7 +18,7 @@ WITH kernels AS (
 SELECT
     format(
         '{:,} kernels convert between memory formats ({})', sum(work_count)::BIGINT,
-        in_ms(sum(work_ns))
+        in_ms(sum(work_ns)) || of_ranks()
     ) AS what,
     'memory format conversions: ' || string_agg(word, ', ' ORDER BY word) AS place,
     string_agg(format('name=*{}* remove', word), '; ' ORDER BY word) AS change,

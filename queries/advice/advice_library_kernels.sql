@@ -38,7 +38,8 @@ SELECT
     format(
         '{}: {} chains of {} kernels; all but the longest kernel of each chain take {}',
         r.name, sum(s.chain_count),
-        round(sum(s.work_count) / sum(s.chain_count))::BIGINT, in_ms(sum(s.saved_ns))
+        round(sum(s.work_count) / sum(s.chain_count))::BIGINT,
+        in_ms(sum(s.saved_ns)) || of_ranks()
     ) AS what,
     'unfused ' || r.name AS place,
     string_agg(s.change, '; ' ORDER BY s.saved_ns DESC, s.change) FILTER (s.saved_ns > 0) AS change,

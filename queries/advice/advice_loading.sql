@@ -29,6 +29,11 @@ worst AS (
             WHERE e.trace_id = l.trace_id AND contains(e.name, '_MultiProcessingDataLoaderIter')
         )
             AS has_workers,
+        (
+            SELECT coalesce(sum(idle_ns), 0)::BIGINT
+            FROM idle_gap AS g
+            WHERE g.trace_id = l.trace_id AND g.cause = 'data_loading'
+        ) AS idle_ns,
         t.last_end_ns - t.first_ts_ns AS span_ns,
         least(8, 1 + ceil(wait_ns / greatest(t.last_end_ns - t.first_ts_ns - wait_ns, 1)))::INTEGER
             AS worker_count
@@ -39,7 +44,10 @@ worst AS (
 )
 
 SELECT
-    format('Waits for data: {}, {} in total', wait_count, in_ms(wait_ns)) AS what,
+    format(
+        'The host waits for data: {}×, {} in total; this leaves the device idle for {}',
+        wait_count, in_ms(wait_ns), in_ms(idle_ns)
+    ) AS what,
     at_rank(rank, if(has_workers, 'slow data loader with workers', 'data loader without workers'))
         AS place,
     if(has_workers, 'loading remove', format('loading workers={}', worker_count)) AS change,

@@ -7,7 +7,7 @@
 SELECT
     format(
         'The GPU is idle for {} during {} of {} on the CPU{} (median call: {})',
-        in_ms(sum(idle_ns)), count_of(count(*), 'call'), op,
+        in_ms(sum(idle_ns)) || of_ranks(), count_of(count(*), 'call'), op,
         coalesce(
             ' in step ' || array_to_string(
                 list_sort(list(DISTINCT step) FILTER (step IS NOT NULL)), ', '

@@ -75,7 +75,8 @@ SELECT
         ),
         median_ns / 1e3, in_ms(work_ns),
         if(is_cpu OR idle_ns = 0, '', format(
-            '. The GPU is idle for {} in the optimizer step', in_ms(idle_ns)
+            '. Late launches and launch latency leave the GPU idle for {} in the optimizer step',
+            in_ms(idle_ns)
         ))
     ) AS what,
     if(

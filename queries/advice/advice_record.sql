@@ -21,11 +21,8 @@ idle AS (
         coalesce(max(idle_ns) FILTER (reason = 'nothing recorded'), 0) AS longest_ns,
         coalesce(
             sum(idle_ns) FILTER (
-                cause = 'dependency'
-                OR (
-                    cause = 'unknown'
-                    AND reason NOT IN ('nothing recorded', 'host clock too coarse')
-                )
+                cause = 'unknown'
+                AND reason NOT IN ('nothing recorded', 'host clock too coarse')
             ), 0
         )::BIGINT AS unknown_ns,
         coalesce(

@@ -93,7 +93,7 @@ SELECT
         '{} GEMMs have dimensions that are not multiples of 8, such as {} (M x N x K); at the '
         || 'rate of aligned GEMMs they would take {} less',
         sum(product_count), arg_max(size, work_ns - left_ns),
-        in_ms(sum(work_ns - left_ns))
+        in_ms(sum(work_ns - left_ns)) || of_ranks()
     ) AS what,
     'unaligned GEMM shapes in ' || string_agg(DISTINCT op_name, ', ' ORDER BY op_name) AS place,
     string_agg(

@@ -23,7 +23,7 @@ steps AS (SELECT greatest(count(*), 1) AS step_count FROM step_ranges)
 SELECT
     format(
         '{:,} {} collectives with a median size of {:,.0f} bytes take {}', message_count, class,
-        median_bytes, in_ms(comm_ns)
+        median_bytes, in_ms(comm_ns) || of_ranks()
     ) AS what,
     'small messages: ' || class AS place,
     -- Below 64 KiB, latency dominates on any link.

@@ -6,8 +6,10 @@
 -- Scope:    run
 
 SELECT
-    format('{:,} kernels or ops set gradients to zero ({})', count(*), in_ms(sum(a.dur_ns)))
-        AS what,
+    format(
+        '{:,} kernels or ops set gradients to zero ({}{})', count(*), in_ms(sum(a.dur_ns)),
+        of_ranks()
+    ) AS what,
     'gradients filled with zeros' AS place,
     'range=Optimizer.zero_grad#* remove' AS change,
     sum(a.dur_ns)::BIGINT AS cost_ns,

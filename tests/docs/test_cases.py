@@ -45,7 +45,7 @@ def test_workers_take_the_waits_for_data_away(cli, recorded):
     first = cli("advise", slow, "--format", "json").json()[0]
     assert first["rule"] == "advice_loading"
     (row,) = seen(cli, slow, "loading")
-    assert row["what"].startswith("Waits for data: 3")
+    assert row["what"].startswith("The host waits for data: 3×")
     changed = recorded("changed", (*program, "--workers", "2"))
     # Workers without a free CPU also make the program wait.
     waits = seen(cli, changed, "loading")
