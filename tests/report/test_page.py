@@ -9,7 +9,7 @@ from html import escape
 
 import pytest
 from every_trace import MADE_UP, REPO
-from traces_by_hand import kernel, span
+from traces_by_hand import kernel, span, work
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
@@ -199,3 +199,13 @@ def test_a_chart_of_one_step_is_a_sentence_and_a_file_is_named_without_its_folde
         assert page == report(trace, ["/somewhere/else/one.json"])
     assert "<h1>one.json</h1>" in page
     assert 'data-chart="steps"' not in page
+
+
+def test_the_idle_time_of_phases_adds_up_to_that_of_the_step(tiny_trace):
+    """Two steps of 100 µs work for 35 µs each, the first after 20 µs."""
+    events = [span("user_annotation", f"ProfilerStep#{n}", 100 * n, 100 * n + 100) for n in (1, 2)]
+    path = tiny_trace([*events, *work(105, 120, 155, 1), *work(205, 220, 255, 2)])
+    with tracekit.open(path, cache=False) as trace:
+        page = report(trace, ["steps.json"])
+    assert sum(map(float, re.findall(r", idle: ([\d.]+) µs per step<", page))) == 65
+    assert "<dt>GPU idle</dt><dd>65.0 µs</dd>" in page

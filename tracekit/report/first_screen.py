@@ -13,7 +13,7 @@ from tracekit.prediction.advising import STEP, gain_text
 from tracekit.prediction.predicting import RECORDING
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import Screen
-from tracekit.render.sections.device_time import main_cause, step_of
+from tracekit.render.sections.device_time import idles_of_phases, main_cause, step_of
 from tracekit.units import format_bytes, format_interval, format_pct, format_short
 
 _MAX_ADVICE = 3
@@ -88,15 +88,12 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
     rows = results["phase_totals"].to_dicts() if "phase_totals" in results else []
     if step is None or not rows:
         return
-    devices = len(results["timeline"])
-    of_run = results["run_phases"].to_dicts() if results.get("run_phases") else []
-    run = {row["phase"]: row for row in of_run if row["run_ns"] is not None}
-    is_of_run = devices == 1 and run.keys() >= {row["phase"] for row in rows if row["step_wall_ns"]}
+    idles = idles_of_phases(results)
+    is_of_run = len(idles) > 0 and all(row["run_idle_ns"] is not None for row in idles.values())
+    idle = "run_idle_ns" if is_of_run else "step_idle_ns"
     parts = []
     for place, row in enumerate(rows):
-        idle_ns = row["step_idle_ns"] or 0
-        if is_of_run and row["phase"] in run:
-            idle_ns = run[row["phase"]]["run_ns"] - run[row["phase"]]["work_ns"]
+        idle_ns = idles.get(row["phase"], row).get(idle) or 0
         colour = PHASE.get(row["phase"], SERIES[place % len(SERIES)])
         parts.append((row["phase"], row["step_wall_ns"] or 0, idle_ns, colour.light[1:]))
     shown_ns = sum(busy + idle for _, busy, idle, _ in parts) or 1

@@ -73,11 +73,6 @@ class Screen(Struct, frozen=True, dict=True):
         kinds = set(self.data["trace"].column("accelerator")) if "trace" in self.data else set()
         return bool(kinds) and kinds <= _GPUS
 
-    @property
-    def of_run(self) -> bool:
-        """Whether the phases of the unprofiled step are known, for a single device."""
-        return len(self.data.get("run_phases") or ()) > 0 and len(self.data["timeline"]) == 1
-
     def of_work(self, rows: Iterable[Row]) -> list[dict[str, Any]]:
         """Return rows with work in steps, largest first, and their shares of the work per step."""
         (totals,) = self.rows("step_totals")

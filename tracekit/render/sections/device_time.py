@@ -313,7 +313,9 @@ def phases(screen: Screen) -> list[Text]:
 
     Times are per step if steps are marked.
     """
-    rows = screen.rows("phase_totals")
+    is_step_of_gpu = screen.has_steps and screen.is_on_gpu
+    idles = idles_of_phases(screen.data) if is_step_of_gpu else {}
+    rows = [{**row, **idles.get(row["phase"], {})} for row in screen.rows("phase_totals")]
     of = "step_" if screen.has_steps else ""
     busy, idle, comm = f"{of}wall_ns", f"{of}idle_ns", f"{of}exposed_comm_ns"
     rows = [row | {"all_ns": (row[busy] or 0) + (row[idle] or 0)} for row in rows]
@@ -335,22 +337,11 @@ def phases(screen: Screen) -> list[Text]:
 
     titles = {busy: "busy", idle: "idle"}
     note = []
-    if screen.has_steps and screen.is_on_gpu:
+    if is_step_of_gpu:
         titles[idle] = "profiled idle"
-        note = _idle_outside_phases(screen)
-        # Includes idle time in the first step before the first GPU work.
-        idles = {
-            row["phase"]: {
-                "run_idle_ns": None if row["run_ns"] is None else row["run_ns"] - row["work_ns"],
-                idle: row["recorded_ns"] - row["work_ns"],
-            }
-            for row in (screen.rows("run_phases") if screen.of_run else ())
-        }
-        if idles.keys() >= {row["phase"] for row in shown}:
-            shown = [row | idles[row["phase"]] for row in shown]
-            note = []
-            if all(row["run_idle_ns"] is not None for row in shown):
-                titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
+        note = [] if idles else _idle_outside_phases(screen)
+        if idles and all(row["run_idle_ns"] is not None for row in shown):
+            titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
         columns += figures(shown, {"span_pct": "% of window"})
@@ -361,6 +352,26 @@ def phases(screen: Screen) -> list[Text]:
         *screen.block(title, labels, columns, bars=bars, of=len(rows), legend=legend),
         *note,
     ]
+
+
+def idles_of_phases(data: Mapping[str, Result]) -> dict[str, Row]:
+    """Return the recorded and the unprofiled idle time of each phase per step.
+
+    It includes idle time in the first step before the first GPU work. The result is empty for
+    several devices, and if the time of a phase is unknown.
+    """
+    if not data.get("run_phases") or len(data["timeline"]) != 1:
+        return {}
+    idles: dict[str, Row] = {
+        row["phase"]: {
+            "run_idle_ns": None if row["run_ns"] is None else row["run_ns"] - row["work_ns"],
+            "step_idle_ns": row["recorded_ns"] - row["work_ns"],
+        }
+        for row in data["run_phases"].to_dicts()
+    }
+    rows = data["phase_totals"].to_dicts()
+    known = {row["phase"] for row in rows if row["step_wall_ns"] or row["step_idle_ns"]}
+    return idles if idles.keys() >= known else {}
 
 
 def _idle_outside_phases(screen: Screen) -> list[Text]:
