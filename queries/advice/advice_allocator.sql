@@ -9,7 +9,7 @@ WITH first_step AS (
     SELECT trace_id, min(end_ns) AS end_ns
     FROM step_ranges
     GROUP BY trace_id
-    HAVING count(*) > 1
+    HAVING count(DISTINCT step) > 1
 ),
 
 calls AS (

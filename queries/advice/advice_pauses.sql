@@ -30,7 +30,7 @@ places AS (
 ),
 
 steps AS (
-    SELECT trace_id, count(*) AS step_count
+    SELECT trace_id, count(DISTINCT step) AS step_count
     FROM step_ranges
     GROUP BY trace_id
 ),

@@ -18,7 +18,10 @@ WITH messages AS (
     GROUP BY class
 ),
 
-steps AS (SELECT greatest(count(*), 1) AS step_count FROM step_ranges)
+steps AS (
+    SELECT greatest(count(*), 1) AS step_count
+    FROM (SELECT DISTINCT trace_id, step FROM step_ranges) AS marked
+)
 
 SELECT
     format(

@@ -87,7 +87,7 @@ counted AS (
 ),
 
 steps_of AS (
-    SELECT trace_id, count(*) AS step_count
+    SELECT trace_id, count(DISTINCT step) AS step_count
     FROM step_ranges
     GROUP BY trace_id
 )

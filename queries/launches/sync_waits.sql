@@ -85,7 +85,11 @@ called AS (
     GROUP BY ALL
 ),
 
-steps AS (SELECT trace_id, count(*) AS step_count FROM step_ranges GROUP BY trace_id)
+steps AS (
+    SELECT trace_id, count(DISTINCT step) AS step_count
+    FROM step_ranges
+    GROUP BY trace_id
+)
 
 SELECT
     r.rank, w.call_name AS call,

@@ -37,7 +37,11 @@
 
 WITH step_time AS (
     SELECT trace_id, count(*) AS step_count, sum(dur_ns)::BIGINT AS dur_ns
-    FROM step_ranges
+    FROM (
+        SELECT trace_id, step, max(end_ns) - min(ts_ns) AS dur_ns
+        FROM step_ranges
+        GROUP BY trace_id, step
+    ) AS marked
     GROUP BY trace_id
 ),
 
