@@ -168,6 +168,7 @@ unit AS (
                     HAVING 2 * sum(short_count) > sum(record_count) AND sum(record_count) >= 4
                 )
                 OR 2 * count_if(is_of_gpu_call AND dur_ns BETWEEN 1 AND 399) > count(*)
+                AND count(*) >= 4
                 THEN 'wrong_unit'
         END AS problem,
         (
