@@ -100,7 +100,7 @@ def step_bar(results: Mapping[str, Result]) -> Iterator[str]:
     whole_ns = max(shown_ns, step["recorded_step_ns"])
     subject = "Unprofiled step" if is_of_run else "Step while profiling"
     yield f"<figure><figcaption>{subject} by phase: busy, and idle in gray</figcaption>"
-    box = f"0 0 {_WIDTH} {2 * _HEIGHT + 8}"
+    box = f"0 0 {_WIDTH} {2 * _HEIGHT + 8 if is_of_run else _HEIGHT}"
     yield f'<svg viewBox="{box}" width="100%" role="img" aria-label="{subject}">'
     at = 0.0
     for name, busy_ns, idle_ns, hue in parts:
