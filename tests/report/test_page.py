@@ -143,6 +143,10 @@ def test_the_verdict_without_device_work_and_with_unexplained_idle_time(tiny_tra
     row = tuple(values.get(column.name) for column in columns)
     (texts,) = sentences(Result("verdict", columns, [row]))
     assert "without a known cause (2 gaps), 5.000 ms, 50.0 %" in texts
+    values = {"topic": "trust", "subject": "launches_without_work", "value": 75.0, "unit": "pct"}
+    row = tuple((values | {"meaning": "calls"}).get(column.name) for column in columns)
+    (texts,) = sentences(Result("verdict", columns, [row]))
+    assert texts == "No verdict: launches_without_work 75.0 % (calls)."
 
 
 def test_every_table_and_its_columns_are_described(html, page_data):

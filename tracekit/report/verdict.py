@@ -46,7 +46,7 @@ def sentences(
         results.append("No idle or exposed time.")
     if not results and (trust := by_topic.get("trust")):
         which = f"{printable(trust['subject'])} {health_value(trust)}"
-        results = [f"No breakdown: {which} ({printable(trust['meaning'])})."]
+        results = [f"No verdict: {which} ({printable(trust['meaning'])})."]
     return results
 
 
