@@ -188,7 +188,7 @@ def test_a_serving_report_opens_with_its_run_and_its_requests(opened):
     assert "<h1>serve_vllm</h1>" in html
     top, _, sections = html.partition("<nav")
     assert "output tokens/s" in top
-    assert "Gains are per run of 124.1 ms (unprofiled, estimate)." in top
+    assert "Gains are per run of 124.1 ms (unprofiled, estimated)." in top
     assert top.index('class="tiles"') < top.index('id="advice"') < top.index('id="verdict"')
     assert html.count('data-chart="timeline"') == 1
     assert sections.index('<section id="serving"') < sections.index('<section id="devices"')

@@ -10,13 +10,18 @@ from tracekit.analysis.breakdown import ADVICE, MFU, mean_mfu
 from tracekit.analysis.result import Result
 from tracekit.palette import KIND, PHASE, SERIES
 from tracekit.prediction.advising import STEP, gain_text
-from tracekit.prediction.predicting import RECORDING
+from tracekit.prediction.predicting import ESTIMATE, MEASURED, RECORDING
 from tracekit.render._text import printable
 from tracekit.render.sections._layout import Screen
 from tracekit.render.sections.device_time import idles_of_phases, main_cause, step_of
 from tracekit.units import format_bytes, format_interval, format_pct, format_short
 
 _MAX_ADVICE = 3
+_BASES = {
+    MEASURED: "unprofiled, measured",
+    ESTIMATE: "unprofiled, estimated",
+    RECORDING: "recorded",
+}
 _WIDTH, _HEIGHT = 1000, 26
 
 
@@ -155,8 +160,8 @@ def suggestions(results: Mapping[str, Result], command: str) -> Iterator[str]:
     else:
         yield "<p>No change is predicted to gain over 1 %.</p>"
     for row in [row for row in rows if row["figure"] == STEP][:1]:
-        unit, kind = "step" if step_of(results) else "run", row["base"]
-        basis = kind if kind == RECORDING else f"unprofiled, {kind}"
+        unit = "step" if step_of(results) else "run"
+        basis = _BASES[row["base"]]
         length = format_short(row["before_step_ns"])
         yield f'<p class="note">Gains are per {unit} of {length} ({basis}).</p>'
     yield f'<p class="note">Evidence and assumptions: <code>{escape(command)}</code></p>'

@@ -3,7 +3,7 @@
 const RULER = document.createElement('canvas').getContext('2d');
 RULER.font = '11px system-ui, sans-serif';
 
-// Common parts of kernel names, removed from labels that do not fit.
+// Common parts of kernel names, removed from labels that do not fit, as in render/_text.py.
 const COMMON = /(^|· )void |at::native::|\(anonymous namespace\)::/g;
 
 const MIN_OWN = 30;
