@@ -7,7 +7,7 @@
 
 /* Increment it here and in tracekit/native.py whenever the interface changes. An older library would
  * return wrong figures. */
-#define NATIVE_VERSION 3
+#define NATIVE_VERSION 4
 
 /* Return value of a call. */
 typedef enum {

@@ -59,14 +59,8 @@ struct Sweep {
     int64_t row_count, exported_rows, held_row;
     struct ArrowArray waiting[MAX_WAITING_BATCHES]; /* input batches to which columns are appended */
     int waiting_count;
-    const SweepAsks *asks;
     char error[256];
 };
-
-const SweepAsks *sweep_asks(const Sweep *sweep)
-{
-    return sweep->asks;
-}
 
 bool sweep_fail(Sweep *sweep, const char *why)
 {
@@ -446,7 +440,7 @@ static bool has_columns(struct ArrowArrayStream *source, const char *formats, bo
 EXPORTED const int native_version = NATIVE_VERSION;
 
 EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
-                                               const SweepAsks *asks, char *why, size_t room)
+                                               char *why, size_t room)
 {
     static const SweepKind *const kinds[] = {
         &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &RUN_STEPS, &PATH,
@@ -475,7 +469,6 @@ EXPORTED struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArr
     sweep->state = state;
     memcpy(sweep->is_narrow, is_narrow, sizeof is_narrow);
     sweep->column_count = (int)strlen(kind->output_types);
-    sweep->asks = asks;
     sweep->source = *source;
     source->release = NULL;
     *stream = (struct ArrowArrayStream){

@@ -76,22 +76,11 @@ extern const SweepKind OWNED_TIME, IDLE_GAPS, SELF_TIME, CONTEXTS, REPLAY, GAINS
 /* Set the error message of a sweep, and return false. */
 bool sweep_fail(Sweep *sweep, const char *why);
 
-/* Python callback that decides about rows for a sweep. */
-typedef struct {
-    int (*ask)(int question); /* returns 0 on failure; called from any thread */
-    int64_t *numbers;         /* arguments of the question, replaced by the answer */
-    const uint16_t *flags;    /* for each kind of row, as the sweep defines them */
-    int64_t kind_count;
-} SweepAsks;
-
 /* Return the result stream of the sweep `name` over `source`. The stream takes ownership of `source`, and the
- * caller frees the stream after releasing it. `asks` is NULL, or must stay valid while the stream is read.
- * Return NULL on failure, with the reason in `why`, which has `room` bytes. */
-struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source,
-                                      const SweepAsks *asks, char *why, size_t room);
-
-/* Return the callback of a sweep, or NULL. */
-const SweepAsks *sweep_asks(const Sweep *sweep);
+ * caller frees the stream after releasing it. Return NULL on failure, with the reason in `why`, which has `room`
+ * bytes. */
+struct ArrowArrayStream *sweep_stream(const char *name, struct ArrowArrayStream *source, char *why,
+                                      size_t room);
 
 /* Return a value of the current input row: NOTHING or NULL for an SQL NULL. */
 int64_t number_of(const Sweep *sweep, int column);

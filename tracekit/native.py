@@ -11,7 +11,7 @@ import struct
 import weakref
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_uint16, c_void_p
+from ctypes import POINTER, byref, c_char, c_char_p, c_int, c_int64, c_size_t, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,27 +28,17 @@ Stop = Literal["more", "ended", "damaged"]
 
 PATH = Path(__file__).with_name("_native.so")
 
-_VERSION, _BUSY, _NO_MEMORY = 3, 1, 2  # As in native/exported.h.
+_VERSION, _BUSY, _NO_MEMORY = 4, 1, 2  # As in native/exported.h.
 _TEXT_ENDS, _ARRAY_ENDS, _ODD_EVENT = 0, 1, 2  # As in native/events.h.
 
 _WHY_BYTES = 256
 
 _NextArray = ctypes.CFUNCTYPE(c_int, c_void_p)
-_Ask = ctypes.CFUNCTYPE(c_int, c_int)
 
 
 class _ReadText(ctypes.Structure):
     _fields_ = [
         (name, c_int64) for name in ("stop", "event_count", "used", "odd_end", "behind", "is_last")
-    ]
-
-
-class _SweepAsks(ctypes.Structure):
-    _fields_ = [
-        ("ask", _Ask),
-        ("numbers", POINTER(c_int64)),
-        ("flags", POINTER(c_uint16)),
-        ("kind_count", c_int64),
     ]
 
 
@@ -74,7 +64,7 @@ _LONG = {
         POINTER(_ReadText),
     ),
     "columns_take": (c_int, c_void_p, POINTER(c_void_p)),
-    "sweep_stream": (c_void_p, c_char_p, c_void_p, POINTER(_SweepAsks), c_char_p, c_size_t),
+    "sweep_stream": (c_void_p, c_char_p, c_void_p, c_char_p, c_size_t),
 }
 
 
@@ -334,30 +324,7 @@ def _check(status: int) -> None:
         raise MemoryError
 
 
-class Answers:
-    """A Python callback that makes decisions for a sweep, and its arguments.
-
-    Args:
-        answer: takes the number of the callback. Calls come from any thread, one at a time.
-        numbers: the arguments, which `answer` replaces with its results.
-        flags: 16 bits per kind of row, as the sweep defines them.
-    """
-
-    def __init__(
-        self, answer: Callable[[int], None], numbers: ctypes.Array[c_int64], flags: Sequence[int]
-    ) -> None:
-        self._callback = _Callback(_Ask, answer)
-        self.asks = _SweepAsks(
-            self._callback.function, numbers, (c_uint16 * len(flags))(*flags), len(flags)
-        )
-
-    @property
-    def error(self) -> BaseException | None:
-        """Return the exception that `answer` raised."""
-        return self._callback.error
-
-
-def sweep(name: str, stream: CapsuleType, answers: Answers | None = None) -> CapsuleType:
+def sweep(name: str, stream: CapsuleType) -> CapsuleType:
     """Return the results of a sweep as an Arrow stream. The sweep takes ownership of its input.
 
     Raises:
@@ -367,7 +334,6 @@ def sweep(name: str, stream: CapsuleType, answers: Answers | None = None) -> Cap
     swept = library.long.sweep_stream(
         name.encode(),
         library.pointer_in(stream, b"arrow_array_stream"),
-        None if answers is None else byref(answers.asks),
         *(why, _WHY_BYTES),
     )
     if swept is None:

@@ -40,20 +40,33 @@ WITH numbered AS (
     WHERE sequence_number IS NOT NULL
 ),
 
+-- Nodes that recompute nothing although ops in them have sequence numbers: the backward pass is
+-- differentiated (is_in_grad_mode), or the node only calls Functions.
+plain_node AS (
+    SELECT trace_id, node_id, is_in_grad_mode
+    FROM scratch.walked
+    WHERE event_id IS NULL AND node_id IS NOT NULL
+),
+
 surrounded AS (
     SELECT
-        w.trace_id, w.event_id, w.op_id, w.node_id, w.is_recompute, w.is_derivative,
+        w.trace_id, w.event_id, w.op_id, w.node_id,
+        w.is_recompute AND n.node_id IS NULL AS is_recompute,
+        coalesce(n.is_in_grad_mode, FALSE) AS is_derivative,
         w.is_in_grad_mode, w.phase_marker_id, w.row_marker_id, m.module_id,
         m.source AS module_source, r.module_id AS range_id,
         r.path IS NULL OR starts_with(r.path, 'Torch-Compiled Region: ') AS is_unmarked,
         h.module_id AS hook_module_id, w.part_marker_id
     FROM scratch.walked AS w
+    LEFT JOIN plain_node AS n
+        ON w.is_numbered AND w.trace_id = n.trace_id AND w.node_id = n.node_id
     LEFT JOIN scratch.walked_module AS m
         ON w.trace_id = m.trace_id AND w.module_number = m.number
     LEFT JOIN scratch.walked_module AS r
         ON w.trace_id = r.trace_id AND w.range_number = r.number
     LEFT JOIN scratch.walked_module AS h
         ON w.trace_id = h.trace_id AND w.hook_number = h.number
+    WHERE w.event_id IS NOT NULL
 ),
 
 -- Of ops that start at the same time, the innermost op comes last, as in table nesting.

@@ -225,6 +225,7 @@ static int64_t number(Source *source)
     switch (chance(40)) {
     case 0: return odd[chance(sizeof odd / sizeof *odd)];
     case 1: return (int64_t)chance(UINT64_MAX);
+    case 2: return (int64_t)chance(1 << 22); /* flags of a marker */
     default: return chance(2) ? (int64_t)chance(8) : (source->clock += (int64_t)chance(5));
     }
 }
@@ -316,30 +317,18 @@ static int source_schema(struct ArrowArrayStream *stream, struct ArrowSchema *sc
     return 0;
 }
 
-static int64_t asked[14 + 3 * 1000];
-
-static int answer(int question)
-{
-    for (size_t i = 0; question == 1 && i < 9; i++)
-        asked[i] = chance(4) ? (int64_t)chance(4) : -1;
-    return chance(100) > 0;
-}
-
 static void try_sweep(void)
 {
     static const SweepKind *const kinds[] = {
         &OWNED_TIME, &IDLE_GAPS, &SELF_TIME, &CONTEXTS, &REPLAY, &GAINS, &MOMENTS, &PATH,
     };
     const SweepKind *kind = kinds[chance(sizeof kinds / sizeof *kinds)];
-    /* Ops, with and without a namespace; nodes of torch and of the program; collectives. */
-    static const uint16_t flags[] = {0x41, 0xC2, 0x42, 0x46, 0x52, 0x60, 0x141, 0x341};
-    const SweepAsks asks = {answer, asked, flags, sizeof flags / sizeof *flags};
     Source own = {kind->input_types, (int64_t)chance(5), 0};
     struct ArrowArrayStream source = {
         source_schema, source_next, source_error, release_source, &own,
     };
     char why[256];
-    struct ArrowArrayStream *swept = sweep_stream(kind->name, &source, &asks, why, sizeof why);
+    struct ArrowArrayStream *swept = sweep_stream(kind->name, &source, why, sizeof why);
     require(swept != NULL, "a sweep does not take its own columns");
     struct ArrowSchema schema;
     require(swept->get_schema(swept, &schema) == 0, "a sweep has no schema");

@@ -6,42 +6,24 @@ earlier one ends where the later one begins. If a span ends after its enclosing 
 a rounding error, its end is moved to the end of the enclosing span.
 
 Only spans with a meaning (table ``range_marker``) are read, and results are written immediately, so
-memory does not grow with the trace. native/context_walk.c maintains the stack and handles launches,
-ops, and autograd nodes; it calls this module for modules, ranges, and other spans.
+memory does not grow with the trace. native/context_walk.c maintains the stack. This module provides
+its input, and derives the tree of modules from its output.
 """
 
 from __future__ import annotations
 
-import ctypes
-import struct
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
-from typing import IO
 
 import duckdb
 import msgspec
 
-from tracekit.analysis.rules import HOST_EVENTS
+from tracekit.analysis.rules import HOST_EVENTS, PHASES
 from tracekit.analysis.sweeps import SWEPT, swept
-from tracekit.analysis.walk_markers import (
-    BACKWARD,
-    DERIVATIVE,
-    FRAME,
-    MODULE,
-    NODE,
-    OP,
-    PART,
-    PHASE_BITS,
-    RANGE,
-    RECOMPUTE,
-    Marker,
-    is_phase,
-    read_markers,
-)
-from tracekit.analysis.walked_modules import TraceModules, finished
+from tracekit.analysis.walked_modules import Module, finished
 from tracekit.database.connections import session_of
-from tracekit.native import Answers
 from tracekit.sql_text import quote
 
 WALK = "context_walk"
@@ -53,18 +35,55 @@ REQUIRES = ("range_marker", "launch", "captured_call", "accelerator")
 TABLES = ("walked", "walked_module")
 """The tables that the step fills, in the database ``scratch``: contexts and modules."""
 
-# Bits of the last column of a span; the remaining bits are the marker number, 0 for a launch.
-_HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD = 1, 2, 4, 8
-_BITS = 4
+# Bits of the last column of a span, as in native/context_walk.c. The remaining bits are the marker
+# number, 0 for a launch.
+_HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD, _IS_NUMBERED, _IGNORES_CALLS = (
+    1 << bit for bit in range(6)
+)
+_BITS = 6
 
-# Bits of member `how` of a context: recomputed for the backward pass; inside an op with a sequence
-# number, so grad mode is on; inside an optimizer step whose closure runs a backward pass, as in
-# Lightning; inside a backward pass that is itself differentiated; inside an op with a sequence
-# number in an autograd node, which means recomputed unless the pass is differentiated.
-_AGAIN, _IN_GRAD_MODE, _IN_CLOSURE_STEP, _IN_DERIVATIVE, _NUMBERED_IN_NODE = 1, 2, 4, 8, 16
+# Bits of a context's column `how`, and low bits of `phase_mark` that hold the phase, as in C.
+_AGAIN, _IN_GRAD_MODE, _NUMBERED_IN_NODE = 1, 2, 16
+_PHASE_BITS = 4
 
-# Kinds of spans that are independent work even inside the range of an asynchronous collective.
-_WITH_CONTEXT = frozenset((OP, NODE, FRAME, RANGE))
+# Kinds of markers, and facts about markers, in the order of the constants in C.
+_KINDS = [
+    "op",
+    "node",
+    "module",
+    "backward",
+    "frame",
+    "part",
+    "recompute",
+    "range",
+    "span",
+    "derivative",
+]
+_IS_BARE_NODE = "(means = 'node' AND NOT regexp_matches(name, 'autograd::'))"
+_IS_QUALIFIED = "(means IN ('module', 'backward') AND NOT is_python_call(category))"
+_FACTS = (
+    "row_name IS NOT NULL AND NOT is_weak",
+    "row_name IS NOT NULL AND is_weak",
+    "is_op(category)",
+    "is_annotation(category) AND row_name = '(communication)'",
+    _IS_BARE_NODE,
+    r"regexp_matches(name, 'Backward\d+$')",
+    f"contains(label, '::') AND NOT {_IS_BARE_NODE}",
+    f"label IN ('aten::detach', 'detach') AND NOT {_IS_BARE_NODE}",
+    _IS_QUALIFIED,
+    "layer = 'begin'",
+    "layer = 'next'",
+)
+_FLAGS = " + ".join(
+    f"(coalesce({fact}, FALSE)::BIGINT << {bit})" for bit, fact in enumerate(_FACTS, start=8)
+)
+_SOURCES = ["frame", "range", "nn.Module", "tk"]
+_SOURCE = """CASE
+    WHEN means IN ('frame', 'range') THEN means
+    WHEN is_python_call(category) THEN 'nn.Module'
+    WHEN name LIKE 'tk/%' THEN 'tk'
+    ELSE 'range'
+END"""
 
 # Optimizer steps that contain a backward pass.
 _CLOSURE_STEPS = """
@@ -89,6 +108,7 @@ WHERE n.ts_ns < o.end_ns
 # Added only if a name marks an optimizer step, because this condition is slow to plan.
 _HOLDS = f"m.phase = 'optimizer' AND e.event_id IN ({_CLOSURE_STEPS})"
 
+# The first rows describe the markers, from number 0.
 _SPANS = f"""
 WITH span AS (
     SELECT
@@ -105,7 +125,9 @@ WITH span AS (
                 ELSE 0
             END
             + CASE WHEN e.forward_thread > 0 THEN {_IS_NODE} ELSE 0 END
-            + CASE WHEN $holds THEN {_HOLDS_BACKWARD} ELSE 0 END AS marker
+            + CASE WHEN $holds THEN {_HOLDS_BACKWARD} ELSE 0 END
+            + CASE WHEN $numbered THEN {_IS_NUMBERED} ELSE 0 END
+            + CASE WHEN $qualified THEN {_IGNORES_CALLS} ELSE 0 END AS marker
     FROM $event AS e
     INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
     UNION ALL
@@ -116,17 +138,39 @@ WITH span AS (
     UNION ALL
     SELECT trace_id, pid, tid, event_id, ts_ns, ts_ns, 3, NULL, 0
     FROM memory
+    UNION ALL
+    SELECT NULL, 0, NULL, {_KINDS.index("span")}, 0, 0, NULL, NULL, 0
+    UNION ALL
+    SELECT
+        NULL, marker_id, NULL,
+        list_position({_KINDS}, means) - 1
+        + (coalesce(list_position({[*PHASES]}, phase), 0) << {_PHASE_BITS})
+        + ((list_position({_SOURCES}, {_SOURCE}) - 1) << {8 + len(_FACTS)})
+        + {_FLAGS},
+        dense_rank() OVER (ORDER BY label),
+        dense_rank() OVER (ORDER BY module_class), NULL, NULL, 0
+    FROM range_marker
 )
 
 SELECT trace_id, pid, tid, event_id, ts_ns, end_ns, marker
 FROM span
-ORDER BY trace_id, pid, tid, ts_ns, end_ns DESC, layer, external_id, marker DESC, event_id
+ORDER BY
+    trace_id NULLS FIRST, pid, tid, ts_ns, end_ns DESC, layer, external_id, marker DESC, event_id
 """
 
 _CAPTURED = """
     UNION ALL
     SELECT trace_id, pid, tid, event_id, ts_ns, end_ns, 3, NULL, 0
     FROM captured_call
+"""
+
+# Whether a name requires one of the conditions below, or that of closures: they are slow to plan.
+_CONDITIONS = f"""
+SELECT
+    coalesce(bool_or(phase = 'optimizer'), FALSE),
+    coalesce(bool_or({_IS_BARE_NODE}), FALSE),
+    coalesce(bool_or(means = 'module' AND {_IS_QUALIFIED}), FALSE)
+FROM range_marker
 """
 
 # Traces whose ops have sequence numbers; their autograd nodes have them, too.
@@ -140,13 +184,6 @@ INNER JOIN range_marker AS m ON e.category = m.category AND e.name = m.name
 WHERE m.means = 'module' AND is_annotation(m.category)
 """
 
-
-# A context: op, module, node, how, phase_mark, row, range, hook, part. `how` consists of the bits
-# above. `phase_mark`, `row`, and `part` are the markers that determine the phase (with the phase
-# number), the row of modules (negative if weak), and the part. Module, range, and hook (the module
-# named by a backward hook) are module numbers within the trace. _NONE means none, as in C.
-_Context = tuple[int, ...]
-_NONE = -1
 
 # Returns a row if kernels may have annotations: kernels in CUDA graphs, or recorded by Triton's
 # Proton.
@@ -163,12 +200,12 @@ LIMIT 1
 
 # Annotated kernels in execution order.
 _ANNOTATED = """
-SELECT trace_id, annotated_module(args) AS name
+SELECT trace_id, annotated_module(args) AS module_name
 FROM event
 WHERE is_device_work(category) AND regexp_matches(args, '"(?:module_fqn|call_stack)"')
-GROUP BY ALL
-HAVING name <> ''
-ORDER BY trace_id, min(ts_ns), name
+GROUP BY 1, 2
+HAVING module_name <> ''
+ORDER BY trace_id, min(ts_ns), module_name
 """
 
 
@@ -181,213 +218,57 @@ def _annotated_modules(connection: duckdb.DuckDBPyConnection) -> dict[int, list[
     return named
 
 
+# New modules are rows without an event: number, parent, marker, and layer number.
+_MODULES = f"""
+SELECT
+    w.trace_id, w.range_number, concat_ws('.', m.label, w.op_id), m.module_class, {_SOURCE},
+    {_IS_QUALIFIED}, w.is_recompute
+FROM scratch.walked AS w
+INNER JOIN range_marker AS m ON w.part_marker_id = m.marker_id
+WHERE w.event_id IS NULL
+ORDER BY w.trace_id, w.module_number
+"""
+
+
 def walk_contexts(connection: duckdb.DuckDBPyConnection, folder: Path | None = None) -> None:
     """Fill the tables ``walked`` and ``walked_module`` of the database ``scratch``."""
-    markers = read_markers(connection)
-    qualified: set[int] = set()
-    if any(marker.kind == MODULE and marker.is_qualified for marker in markers):
-        qualified = {trace_id for (trace_id,) in connection.execute(_QUALIFIED).fetchall()}
-    numbered: set[int] = set()
-    if any(marker.is_bare_node for marker in markers):
-        numbered = {trace_id for (trace_id,) in connection.execute(_NUMBERED).fetchall()}
-    has_optimizer = any(is_phase(marker.phase_mark, "optimizer") for marker in markers)
+    [(has_optimizer, has_bare_nodes, has_qualified)] = connection.execute(_CONDITIONS).fetchall()
     has_captures = session_of(connection).row_counts["captured_call"]
     spans = (
         _SPANS.replace("$holds", _HOLDS if has_optimizer else "FALSE")
+        .replace("$numbered", f"e.trace_id IN ({_NUMBERED})" if has_bare_nodes else "FALSE")
+        .replace("$qualified", f"e.trace_id IN ({_QUALIFIED})" if has_qualified else "FALSE")
         .replace("$event", HOST_EVENTS if has_captures else "event")
         .replace("$captured", _CAPTURED if has_captures else "")
     )
+    with swept(connection, "contexts", spans):
+        _load(connection)
     with tempfile.TemporaryDirectory(prefix="walk", dir=folder) as work:
-        modules, nodes = Path(work) / "modules.json", Path(work) / "nodes.json"
-        with modules.open("wb") as module_file, nodes.open("wb") as node_file:
-            annotated = _annotated_modules(connection)
-            walk = _Walk(markers, qualified, numbered, annotated, module_file, node_file)
-            answers = Answers(walk.answer, walk.numbers, [*map(_flags, markers)])
-            with swept(connection, "contexts", spans, answers):
-                _load(connection)
-            walk.end()
-        _load_modules(connection, modules)
-        if nodes.stat().st_size:
-            connection.execute(
-                "UPDATE scratch.walked "
-                "SET is_recompute = FALSE, is_derivative = has_derivative = 1 "
-                f"FROM {_listed(nodes, _NODE_COLUMNS)} AS n "
-                "WHERE is_numbered AND walked.trace_id = n.trace_id AND walked.node_id = n.node_id"
-            )
+        file = Path(work) / "modules.json"
+        with file.open("wb") as written:
+            for trace_id, modules in _walked_modules(connection):
+                for row in finished(trace_id, modules):
+                    written.write(msgspec.json.encode(row) + b"\n")
+        _load_modules(connection, file)
 
 
-_DETACH = frozenset(("aten::detach", "detach"))
+def _walked_modules(
+    connection: duckdb.DuckDBPyConnection,
+) -> Iterator[tuple[int, list[Module]]]:
+    """Yield the modules of each trace, in the order of their numbers."""
+    annotated = _annotated_modules(connection)
+    rows = iter(connection.execute(_MODULES).fetchone, None)
+    for trace_id, found in groupby(rows, lambda row: row[0]):
+        modules = [Module(*row[1:]) for row in found]
+        known = {module.label for module in modules if module.source == "tk"}
+        names = [name for name in annotated.pop(trace_id, ()) if name not in known]
+        yield trace_id, [*modules, *map(_annotated, names)]
+    for trace_id, names in annotated.items():
+        yield trace_id, [*map(_annotated, names)]
 
 
-def _flags(marker: Marker) -> int:
-    """Return the flags of a marker that native/context_walk.c defines."""
-    has_context = marker.kind in _WITH_CONTEXT or marker.phase_mark
-    flags = (
-        marker.kind == OP,
-        marker.kind == NODE,
-        marker.is_bare_node,
-        marker.kind == BACKWARD,
-        marker.row > 0,
-        marker.is_collective,
-        has_context,
-        marker.is_generated,
-        "::" in marker.label and not marker.is_bare_node,
-        marker.label in _DETACH and not marker.is_bare_node,
-    )
-    return sum(1 << place for place, is_set in enumerate(flags) if is_set)
-
-
-_ANNOTATION = Marker(MODULE, 0, 0, "", None, None, "tk", is_qualified=True)
-
-# Callbacks from native/context_walk.c. _BEGIN_THREAD passes a trace id and expects whether the ops
-# of the trace have sequence numbers. _ENTER passes a context, and the start, end, id, and bits of a
-# span, and expects the context inside the span. Both also pass the autograd nodes that recompute
-# nothing: their number, and the trace, id, and kind of each (1 if the backward pass is
-# differentiated, 0 if the node only calls Functions).
-_BEGIN_THREAD, _ENTER = 0, 1
-_QUESTION, _ANSWER = struct.Struct("14q"), struct.Struct("9q")
-_FIRST_NOTED, _NOTED_NUMBERS, _MAX_NOTED = 14, 3, 1000
-
-
-class _Walk:
-    """One pass over the spans of all threads of all traces."""
-
-    def __init__(
-        self,
-        markers: list[Marker],
-        qualified: set[int],
-        numbered: set[int],
-        annotated: dict[int, list[str]],
-        module_file: IO[bytes],
-        node_file: IO[bytes],
-    ) -> None:
-        self._markers = markers
-        self._qualified = qualified
-        self._numbered = numbered
-        self._annotated = annotated
-        self._module_file = module_file
-        self._node_file = node_file
-        self._trace: TraceModules | None = None
-        self.numbers = (ctypes.c_int64 * (_FIRST_NOTED + _NOTED_NUMBERS * _MAX_NOTED))()
-
-    def answer(self, question: int) -> None:
-        """Handle a callback from native/context_walk.c."""
-        *context, _, _, event_id, bits, noted_count = _QUESTION.unpack_from(self.numbers)
-        if noted_count:
-            stop = _FIRST_NOTED + _NOTED_NUMBERS * noted_count
-            each = iter(self.numbers[_FIRST_NOTED:stop])
-            for node in zip(*[each] * _NOTED_NUMBERS, strict=True):
-                self._node_file.write(msgspec.json.encode(node) + b"\n")
-        if question == _BEGIN_THREAD:
-            self.begin_thread(context[0])
-            self.numbers[0] = context[0] in self._numbered
-        elif question == _ENTER:
-            assert self._trace is not None
-            marker = self._markers[bits >> _BITS]
-            inside = _inside(tuple(context), marker, event_id, bits, self._trace)
-            _ANSWER.pack_into(self.numbers, 0, *inside)
-
-    def begin_thread(self, trace_id: int) -> None:
-        """Begin the next thread."""
-        if self._trace is None or self._trace.trace_id != trace_id:
-            self.end_trace()
-            self._trace = TraceModules(trace_id, trace_id in self._qualified)
-
-    def end(self) -> None:
-        """Finish the last trace, and write the modules of traces without spans."""
-        self.end_trace()
-        for trace_id in [*self._annotated]:
-            self.begin_thread(trace_id)
-            self.end_trace()
-
-    def end_trace(self) -> None:
-        """Write the modules of the current trace."""
-        if self._trace is not None:
-            for name in self._annotated.pop(self._trace.trace_id, ()):
-                self._trace.number(None, name, _ANNOTATION, source="tk")
-            for row in finished(self._trace):
-                self._module_file.write(msgspec.json.encode(row) + b"\n")
-        self._trace = None
-
-
-def _inside(
-    around: _Context, marker: Marker, event_id: int, bits: int, trace: TraceModules
-) -> _Context:
-    """Return the context inside a span."""
-    op, module, node, how, phase_mark, row, span, hook, part = around
-    kind = marker.kind
-    if kind == MODULE:
-        if not (trace.ignores_calls and not marker.is_qualified):
-            if node != _NONE or is_phase(marker.phase_mark, "recompute"):
-                how |= _AGAIN
-            module = trace.number(
-                _number(module),
-                marker.label,
-                marker,
-                source=marker.source,
-                is_inside_node=module == _NONE and node != _NONE,
-            )
-            row = 0
-            phase_mark = marker.phase_mark or (0 if _is_in_closure(how, phase_mark) else phase_mark)
-    elif kind == FRAME:
-        phase_mark = marker.phase_mark or phase_mark
-        if marker.layer == "begin":
-            trace.next_layer = 0
-        if module == _NONE or trace.modules[module].module_class != marker.module_class:
-            label = marker.label
-            if marker.layer == "next":
-                label = f"{label}.{trace.next_layer}"
-                trace.next_layer += 1
-            module = trace.number(_number(module), label, marker, source="frame")
-            row = 0
-    elif kind == BACKWARD:
-        hook = trace.number(None, marker.label, marker, source=marker.source)
-    elif kind == PART:
-        part = bits >> _BITS
-    elif kind == RECOMPUTE:
-        how |= _AGAIN
-    elif kind == DERIVATIVE:
-        op = event_id
-        how |= _IN_DERIVATIVE if node != _NONE else _IN_GRAD_MODE
-    else:
-        if kind == RANGE:
-            span = trace.number(_number(span), marker.label, marker, source="range")
-        if marker.is_op or bits & _IS_WANTED:
-            op = event_id
-            if bits & _HAS_SEQUENCE:
-                how |= _IN_GRAD_MODE
-        if bits & _HOLDS_BACKWARD and node == _NONE:
-            how |= _IN_CLOSURE_STEP
-        if marker.phase_mark and (
-            kind == RANGE or not is_phase(marker.phase_mark, "backward") or not phase_mark
-        ):
-            phase_mark = marker.phase_mark
-        if marker.row > 0:
-            row, module = marker.row, _NONE
-        elif marker.row < 0 and not row:
-            row = marker.row
-    return (op, module, node, how, phase_mark, row, span, hook, part)
-
-
-def _number(number: int) -> int | None:
-    return None if number == _NONE else number
-
-
-def _is_in_closure(how: int, phase_mark: int) -> bool:
-    """Return whether the phase comes from an optimizer step with a closure."""
-    return bool(how & _IN_CLOSURE_STEP) and is_phase(phase_mark, "optimizer")
-
-
-_NODE_COLUMNS = ("trace_id", "node_id", "has_derivative")
-
-
-def _listed(file: Path, columns: Sequence[str], kind: str = "BIGINT") -> str:
-    """Return SQL that reads a file of JSON arrays."""
-    picked = ", ".join(f"j[{place}] AS {name}" for place, name in enumerate(columns, start=1))
-    return (
-        f"(SELECT {picked} FROM read_json({quote(str(file))}, format = 'newline_delimited', "
-        f"records = false, columns = {{j: '{kind}[]'}}))"
-    )
+def _annotated(name: str) -> Module:
+    return Module(None, name, None, "tk", is_qualified=True, is_inside_node=False)
 
 
 def _load(connection: duckdb.DuckDBPyConnection) -> None:
@@ -395,18 +276,18 @@ def _load(connection: duckdb.DuckDBPyConnection) -> None:
     [(count,)] = connection.execute(
         "CREATE OR REPLACE TABLE scratch.walked AS SELECT trace_id::INTEGER AS trace_id, "
         "event_id, op_id, module_number, node_id, "
-        f"how & {_AGAIN | _NUMBERED_IN_NODE} > 0 AS is_recompute, FALSE AS is_derivative, "
+        f"how & {_AGAIN | _NUMBERED_IN_NODE} > 0 AS is_recompute, "
         f"how & {_AGAIN | _NUMBERED_IN_NODE} = {_NUMBERED_IN_NODE} AS is_numbered, "
         f"how & {_IN_GRAD_MODE} > 0 AS is_in_grad_mode, "
-        f"nullif(phase_mark >> {PHASE_BITS}, 0) AS phase_marker_id, "
+        f"nullif(phase_mark >> {_PHASE_BITS}, 0) AS phase_marker_id, "
         "nullif(abs(row), 0) AS row_marker_id, range_number, hook_number, part_marker_id "
         f"FROM {SWEPT}"
     ).fetchall()
     session_of(connection).row_counts["scratch.walked"] = count
 
 
-def _load_modules(connection: duckdb.DuckDBPyConnection, modules: Path) -> None:
-    """Create table ``walked_module`` from the file of modules."""
+def _load_modules(connection: duckdb.DuckDBPyConnection, file: Path) -> None:
+    """Create table ``walked_module`` from a file with a JSON array per module."""
     columns = {
         **dict.fromkeys(("trace_id", "number", "module_id", "parent_id"), "BIGINT"),
         **dict.fromkeys(("name", "class", "path"), "VARCHAR"),
@@ -414,8 +295,11 @@ def _load_modules(connection: duckdb.DuckDBPyConnection, modules: Path) -> None:
         **dict.fromkeys(("source", "rollup_path"), "VARCHAR"),
         **dict.fromkeys(("position", "last_position"), "BIGINT"),
     }
-    typed = ", ".join(f"{name}::{kind} AS {name}" for name, kind in columns.items())
+    typed = ", ".join(
+        f"j[{place}]::{kind} AS {name}" for place, (name, kind) in enumerate(columns.items(), 1)
+    )
     connection.execute(
-        f"CREATE OR REPLACE TABLE scratch.walked_module AS SELECT {typed} "
-        f"FROM {_listed(modules, tuple(columns), 'VARCHAR')}"
+        f"CREATE OR REPLACE TABLE scratch.walked_module AS SELECT {typed} FROM read_json("
+        f"{quote(str(file))}, format = 'newline_delimited', records = false, "
+        "columns = {j: 'VARCHAR[]'})"
     )

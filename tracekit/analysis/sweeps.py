@@ -55,27 +55,24 @@ def swept(
     connection: duckdb.DuckDBPyConnection,
     name: str,
     statement: str,
-    answers: native.Answers | None = None,
     source: duckdb.DuckDBPyConnection | None = None,
 ) -> Iterator[None]:
     """Run a sweep over the rows of a statement; its output is relation ``SWEPT``, to be read once.
 
     The statement runs on `source`, or on another connection to the store, concurrently with the
-    reader of ``SWEPT``. Errors raised by `answers` are raised at the end of the block.
+    reader of ``SWEPT``.
     """
     with contextlib.ExitStack() as own:
         if source is None:
             source = own.enter_context(contextlib.closing(cursor_of(connection)))
         try:
             stream = source.sql(statement).__arrow_c_stream__()
-            connection.register(SWEPT, native.sweep(name, stream, answers))
+            connection.register(SWEPT, native.sweep(name, stream))
             try:
                 yield
             finally:
                 connection.unregister(SWEPT)
         except duckdb.Error as error:
-            if answers is not None and answers.error is not None:
-                raise answers.error from None
             # Arrow streams report errors as text.
             if "Out of Memory Error" in str(error):
                 raise duckdb.OutOfMemoryException(str(error)) from error

@@ -14,9 +14,7 @@ import re
 import zlib
 from typing import Any
 
-from msgspec import Struct, field
-
-from tracekit.analysis.walk_markers import Marker
+from msgspec import Struct
 
 MAX_WHOLE = 2000
 """Maximum length, in characters, of a name or path of ancestors that is not shortened."""
@@ -106,9 +104,6 @@ class ModulePaths:
         return f"{head[0]}{left_out}/{'/'.join(reversed(tail))}"
 
 
-MAX_MODULES = 50_000
-"""Maximum number of modules of a trace, because every new range name adds one."""
-
 # The layer is the number after a class name (`LlamaDecoderLayer_3`) or in a qualified name.
 _LAYER_CLASS = re.compile(r"(?:Layer|Block)_(\d+)$")
 _NO_LAYER = re.compile(r"Linear|Norm|Embedding|Attention|MLP|Conv|Dropout|RowParallel|Pool")
@@ -130,47 +125,8 @@ class Module(Struct):
     is_inside_node: bool
 
 
-class TraceModules(Struct):
-    """The modules of one trace, numbered in the order in which the walk finds them."""
-
-    trace_id: int
-    ignores_calls: bool
-    modules: list[Module] = field(default_factory=list)
-    numbers: dict[tuple[int | None, str, str], int] = field(default_factory=dict)
-    next_layer: int = 0
-
-    def number(
-        self,
-        parent: int | None,
-        label: str,
-        marker: Marker,
-        *,
-        source: str,
-        is_inside_node: bool = False,
-    ) -> int:
-        """Return the number of a module; add it on its first call."""
-        key = (None if marker.is_qualified else parent, source, label)
-        number = self.numbers.get(key)
-        if number is None:
-            if len(self.modules) >= MAX_MODULES and parent is not None:
-                return parent
-            number = self.numbers[key] = len(self.modules)
-            self.modules.append(
-                Module(
-                    None if marker.is_qualified else parent,
-                    label,
-                    marker.module_class,
-                    source,
-                    marker.is_qualified,
-                    is_inside_node,
-                )
-            )
-        return number
-
-
-def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
+def finished(trace_id: int, modules: list[Module]) -> list[tuple[Any, ...]]:
     """Return the rows of table walked_module for one trace."""
-    modules = trace.modules
     same = _graft(modules)
     parents = [module.parent for module in modules]
     for number, module in enumerate(modules):
@@ -205,7 +161,7 @@ def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
         if number not in same:
             rows.append(
                 (
-                    trace.trace_id,
+                    trace_id,
                     number,
                     number,
                     parent,
@@ -221,7 +177,7 @@ def finished(trace: TraceModules) -> list[tuple[Any, ...]]:
             )
     # A recomputed module has the number of its forward module, but its own source.
     rows.extend(
-        (trace.trace_id, number, target, *[None] * 6, "nn.Module", *[None] * 3)
+        (trace_id, number, target, *[None] * 6, "nn.Module", *[None] * 3)
         for number, target in same.items()
     )
     return rows
