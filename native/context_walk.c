@@ -168,7 +168,8 @@ static bool grow_slots(Sweep *sweep, Walk *walk)
     return true;
 }
 
-/* Replace the number of the enclosing module by that of the module that a marker names. */
+/* Replace the number of the enclosing module by that of the module that a marker names, unless the trace has
+ * too many modules. */
 static bool enter_module(Sweep *sweep, Walk *walk, int64_t *number, int64_t marker, int64_t layer,
                          bool is_again)
 {
@@ -181,7 +182,7 @@ static bool enter_module(Sweep *sweep, Walk *walk, int64_t *number, int64_t mark
     int32_t *slot = slot_of(walk, &module);
     int64_t count = (int64_t)(walk->modules.size / sizeof module);
     if (*slot == 0) {
-        if ((count >= MAX_MODULES && *number != NONE) || count == INT32_MAX)
+        if (count >= MAX_MODULES)
             return true;
         if (!buffer_add(&walk->modules, &module, sizeof module))
             return no_room(sweep);

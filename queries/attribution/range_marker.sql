@@ -1,5 +1,6 @@
 -- Names of ranges, Python calls, and ops that determine the attribution.
 -- Applies the rules of queries/rules/ranges.toml to each distinct name. Ops without a rule are included as plain ops.
+-- If a file has more than 50,000 names of ranges, such as `request 17`, names that differ in numbers share a label.
 --
 -- Kind:     table
 -- Columns:
@@ -22,7 +23,11 @@ SELECT
     r.phase, r.row_name,
     coalesce(r.is_weak, FALSE) AS is_weak,
     r.layer,
-    coalesce(d.label, r.label, d.name) AS label,
+    if(
+        r.means = 'range' AND count_if(r.means = 'range') OVER () > 50000,
+        regexp_replace(coalesce(d.label, r.label, d.name), '[0-9]+', '*', 'g'),
+        coalesce(d.label, r.label, d.name)
+    ) AS label,
     nullif(coalesce(d.module_class, r.class), '') AS module_class
 FROM scratch.classified_range AS d
 LEFT JOIN range_rule AS r USING (rule_id)

@@ -105,13 +105,13 @@ first_of_rank AS (
 matched_call AS (
     SELECT
         *,
-        count(*) FILTER (NOT is_again) OVER match AS rank_count,
+        count_if(NOT is_again) OVER match AS rank_count,
         min(dur_ns) FILTER (NOT is_again) OVER match AS min_dur_ns,
         CASE
             WHEN is_again THEN 'another trace of the rank recorded it'
             WHEN collective_of(class) IN ('p2p', 'other') AND NOT is_pair
                 THEN 'no collective spans a complete group'
-            WHEN count(*) FILTER (NOT is_again) OVER match < 2 THEN 'no other rank recorded it'
+            WHEN count_if(NOT is_again) OVER match < 2 THEN 'no other rank recorded it'
             WHEN
                 matched_by = 'order'
                 AND min(family_count) OVER family_calls < max(family_count) OVER family_calls

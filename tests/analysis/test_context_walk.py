@@ -1,4 +1,6 @@
-"""The walk over host threads: random spans, and limits; see also `ingest_context_walk.case`."""
+"""The walk over host threads: limits; see also `ingest_context_walk.case`."""
+
+from itertools import product
 
 from traces_by_hand import call, kernel, span
 
@@ -11,8 +13,12 @@ def work(at, correlation=1, tid=1):
 
 
 def test_the_number_of_modules_is_bounded(tiny_trace):
-    events = [span("user_annotation", "all", 0, 1e6)]
-    events += [span("user_annotation", f"request {i}", 10 * i, 10 * i + 5) for i in range(50_010)]
-    with tracekit.open(tiny_trace(events + work(500_051)), cache=False) as trace:
+    events = [span("user_annotation", "all", 0, 1000)]
+    events += [span("user_annotation", f"request {i}", 10 * i, 10 * i + 5) for i in (1, 2)]
+    names = ("".join(letters) for letters in product("abcdefghijklmnopqrstuvwxyz", repeat=4))
+    events += [span("user_annotation", next(names), 2000 + i, 2001 + i) for i in range(50_010)]
+    events += [*work(11), *work(21, 2), *work(2000.5, 3), *work(52_009.5, 4)]
+    with tracekit.open(tiny_trace(events), cache=False) as trace:
         assert trace.sql("SELECT count(*) FROM module").rows == [(50_000,)]
-        assert trace.query("modules").column("module_path") == ["all"]
+        rows = trace.sql("SELECT module_path, kernel_count FROM module_totals ORDER BY ALL").rows
+        assert rows == [("(unattributed)", 1), ("aaaa", 1), ("all", 0), ("all/request *", 2)]
