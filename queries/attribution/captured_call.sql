@@ -38,9 +38,10 @@ WITH call AS (
 placed_call AS (
     SELECT
         *,
-        last_value(
-            CASE WHEN is_begin THEN event_id WHEN is_end THEN -1 END IGNORE NULLS
-        ) OVER (PARTITION BY trace_id, pid, tid ORDER BY ts_ns, event_id) AS capture_id
+        any_value(CASE WHEN is_begin THEN event_id WHEN is_end THEN -1 END) OVER (
+            PARTITION BY trace_id, pid, tid ORDER BY ts_ns DESC, event_id DESC
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        ) AS capture_id
     FROM call
 )
 

@@ -70,11 +70,14 @@ parted AS (
 around AS (
     SELECT
         *,
-        last_value(landmark IGNORE NULLS) OVER before AS landmark_before,
-        first_value(landmark IGNORE NULLS) OVER after AS landmark_after
+        any_value(landmark) OVER before AS landmark_before,
+        any_value(landmark) OVER after AS landmark_after
     FROM parted
     WINDOW
-        before AS (PARTITION BY part ORDER BY ts_ns, event_id ROWS UNBOUNDED PRECEDING),
+        before AS (
+            PARTITION BY part ORDER BY ts_ns DESC, event_id DESC
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        ),
         after AS (
             PARTITION BY part ORDER BY ts_ns, event_id
             ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING

@@ -117,12 +117,15 @@ by_stream AS (
         trace_id, event_id, piece, begun_ns,
         CASE WHEN begun_ns IS NOT NULL THEN (coalesce(step, -1), coalesce(step_ts_ns, 0)) END
             AS own,
-        last_value(own IGNORE NULLS) OVER until_it AS before_it,
-        first_value(own IGNORE NULLS) OVER from_it AS behind_it
+        any_value(own) OVER until_it AS before_it,
+        any_value(own) OVER from_it AS behind_it
     FROM in_step
     SEMI JOIN untold USING (trace_id, device, stream)
     WINDOW
-        until_it AS (PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece),
+        until_it AS (
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns DESC, event_id DESC, piece DESC
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        ),
         from_it AS (
             PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
             ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING

@@ -155,11 +155,14 @@ anchored AS (
 aligned AS (
     SELECT
         *,
-        last_value(anchor IGNORE NULLS) OVER so_far AS before,
-        first_value(anchor IGNORE NULLS) OVER from_here AS after
+        any_value(anchor) OVER so_far AS before,
+        any_value(anchor) OVER from_here AS after
     FROM anchored
     WINDOW
-        so_far AS (PARTITION BY trace_id ORDER BY place ROWS UNBOUNDED PRECEDING),
+        so_far AS (
+            PARTITION BY trace_id ORDER BY place DESC
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        ),
         from_here AS (
             PARTITION BY trace_id ORDER BY place
             ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING

@@ -163,20 +163,21 @@ candidate AS (
         unnest(
             [
                 if(role = 'kernel' AND has_arguments, event_id, NULL),
-                last_value(if(role = 'record', event_id, NULL) IGNORE NULLS) OVER lane,
-                last_value(if(role = 'range', event_id, NULL) IGNORE NULLS) OVER lane,
-                last_value(if(role = 'op', event_id, NULL) IGNORE NULLS) OVER lane,
+                any_value(if(role = 'record', event_id, NULL)) OVER lane,
+                any_value(if(role = 'range', event_id, NULL)) OVER lane,
+                any_value(if(role = 'op', event_id, NULL)) OVER lane,
                 if(role = 'span', event_id, NULL),
-                last_value(if(role = 'label', event_id, NULL) IGNORE NULLS) OVER lane,
-                last_value(if(role = 'coalesced', event_id, NULL) IGNORE NULLS) OVER lane
+                any_value(if(role = 'label', event_id, NULL)) OVER lane,
+                any_value(if(role = 'coalesced', event_id, NULL)) OVER lane
             ]
         ) AS source_id,
         unnest(range(7)) AS place
     FROM source
     WINDOW
         lane AS (
-            PARTITION BY trace_id, lane ORDER BY at_ns, device IS NOT NULL, event_id
-            ROWS UNBOUNDED PRECEDING
+            PARTITION BY trace_id, lane
+            ORDER BY at_ns DESC, device IS NOT NULL DESC, event_id DESC
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
         )
     QUALIFY device IS NOT NULL
 ),

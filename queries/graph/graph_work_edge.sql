@@ -78,13 +78,13 @@ main_stream AS (
 launched_before AS (
     SELECT
         *,
-        last_value(launch IGNORE NULLS) OVER before AS launch_before,
+        any_value(launch) OVER before AS launch_before,
         max(CASE WHEN is_wait THEN start_ns END) OVER before AS wait_before_ns
     FROM thread_call
     WINDOW before AS (
         PARTITION BY trace_id, pid, tid
-        ORDER BY start_ns, span_id
-        ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ORDER BY start_ns DESC, span_id DESC
+        ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
     )
 ),
 
@@ -103,9 +103,7 @@ called_event AS (
             ),
             at_ns: start_ns
         } AS event,
-        first_value(
-            CASE WHEN launch.stream <> launch_before.stream THEN launch END IGNORE NULLS
-        ) OVER (
+        any_value(CASE WHEN launch.stream <> launch_before.stream THEN launch END) OVER (
             PARTITION BY trace_id, pid, tid
             ORDER BY start_ns, span_id
             ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
@@ -119,18 +117,16 @@ called_event AS (
 called_wait AS (
     SELECT
         trace_id, span_id, is_wait,
-        coalesce(
-            last_value(CASE WHEN is_record THEN event END IGNORE NULLS) OVER before, event
-        ) AS source,
-        first_value(
-            CASE WHEN launch IS NOT NULL THEN {launch: launch, other: next_change} END IGNORE NULLS
+        coalesce(any_value(CASE WHEN is_record THEN event END) OVER before, event) AS source,
+        any_value(
+            CASE WHEN launch IS NOT NULL THEN {launch: launch, other: next_change} END
         ) OVER behind AS next
     FROM called_event
     WINDOW
         before AS (
             PARTITION BY trace_id, pid, tid
-            ORDER BY start_ns, span_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ORDER BY start_ns DESC, span_id DESC
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
         ),
         behind AS (
             PARTITION BY trace_id, pid, tid
@@ -259,10 +255,10 @@ stream_end AS (
 other_end AS (
     SELECT
         *,
-        last_value(CASE WHEN before.stream <> stream THEN before END IGNORE NULLS) OVER (
+        any_value(CASE WHEN before.stream <> stream THEN before END) OVER (
             PARTITION BY trace_id, device
-            ORDER BY end_ns, span_id
-            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+            ORDER BY end_ns DESC, span_id DESC
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
         ) AS other
     FROM stream_end
 ),

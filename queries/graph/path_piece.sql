@@ -129,8 +129,8 @@ SELECT
     trace_id,
     row_number() OVER path AS position,
     kind, known_by, of_trace_id, event_id, name, op_id,
-    first_value(own_phase IGNORE NULLS) OVER onward AS phase,
-    first_value(own_module IGNORE NULLS) OVER onward AS module_path,
+    any_value(own_phase) OVER onward AS phase,
+    any_value(own_module) OVER onward AS module_path,
     class, start_ns, end_ns
 FROM described
 WINDOW

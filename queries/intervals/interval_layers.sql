@@ -27,12 +27,16 @@ CREATE OR REPLACE MACRO interval_layers(relation) AS TABLE (
         SELECT
             part, at_ns AS start_ns,
             lead(at_ns) OVER time_points AS end_ns,
-            last_value(if(layer = 1, id, NULL) IGNORE NULLS) OVER time_points AS first_id,
-            last_value(if(layer = 2, id, NULL) IGNORE NULLS) OVER time_points AS second_id,
-            last_value(if(layer = 3, id, NULL) IGNORE NULLS) OVER time_points AS third_id
+            any_value(if(layer = 1, id, NULL)) OVER so_far AS first_id,
+            any_value(if(layer = 2, id, NULL)) OVER so_far AS second_id,
+            any_value(if(layer = 3, id, NULL)) OVER so_far AS third_id
         FROM boundary
         WINDOW
-            time_points AS (PARTITION BY part ORDER BY at_ns, id <> 0 ROWS UNBOUNDED PRECEDING)
+            time_points AS (PARTITION BY part ORDER BY at_ns, id <> 0, layer),
+            so_far AS (
+                PARTITION BY part ORDER BY at_ns DESC, id <> 0 DESC, layer DESC
+                ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+            )
     )
 
     SELECT

@@ -34,11 +34,15 @@ CREATE OR REPLACE MACRO interval_pairs(lefts, rights) AS TABLE (
         SELECT
             at_ns,
             lead(at_ns) OVER sweep AS until_ns,
-            last_value(left_id IGNORE NULLS) OVER sweep AS left_id,
-            last_value(right_id IGNORE NULLS) OVER sweep AS right_id
+            any_value(left_id) OVER so_far AS left_id,
+            any_value(right_id) OVER so_far AS right_id
         FROM boundary
         WINDOW
-            sweep AS (PARTITION BY part ORDER BY at_ns, is_start ROWS UNBOUNDED PRECEDING)
+            sweep AS (PARTITION BY part ORDER BY at_ns, is_start, left_id IS NULL),
+            so_far AS (
+                PARTITION BY part ORDER BY at_ns DESC, is_start DESC, left_id IS NULL DESC
+                ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+            )
     )
 
     SELECT left_id, right_id, sum(until_ns - at_ns)::BIGINT AS overlap_ns

@@ -109,10 +109,13 @@ phased AS (
 in_pass AS (
     SELECT
         *,
-        last_value(CASE
+        any_value(CASE
             WHEN phase IN ('backward', 'recompute') THEN 'backward'
             WHEN phase NOT IN ('other', 'data') THEN phase
-        END IGNORE NULLS) OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) AS pass,
+        END) OVER (
+            PARTITION BY trace_id ORDER BY ts_ns DESC, event_id DESC
+            ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+        ) AS pass,
         row_number() OVER (PARTITION BY trace_id, device ORDER BY ts_ns, event_id) AS place
     FROM phased
 ),

@@ -78,8 +78,10 @@ numbered AS (
     SELECT
         *,
         coalesce(
-            replay_id, last_value(if(is_first, event_id, NULL) IGNORE NULLS) OVER (
-                PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
+            replay_id, any_value(if(is_first, event_id, NULL)) OVER (
+                PARTITION BY trace_id, device, stream
+                ORDER BY ts_ns DESC, event_id DESC, piece DESC
+                ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
             )
         ) AS pass_id
     FROM pass_boundary
@@ -112,11 +114,9 @@ item AS MATERIALIZED (
         f.words, p.position, p.word, p.is_work, p.is_norm,
         p.is_turn
         AND p.position < max(p.position) FILTER (p.is_work) OVER (PARTITION BY f.words)
-        AND coalesce(last_value(
-            CASE WHEN p.is_turn THEN FALSE WHEN p.is_work THEN TRUE END IGNORE NULLS
-        ) OVER (
-            PARTITION BY f.words ORDER BY p.position
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        AND coalesce(any_value(CASE WHEN p.is_turn THEN FALSE WHEN p.is_work THEN TRUE END) OVER (
+            PARTITION BY f.words ORDER BY p.position DESC
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
         ), TRUE) AS is_call
     FROM (
         FROM pass

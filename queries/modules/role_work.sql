@@ -308,15 +308,15 @@ by_order AS (
 around AS (
     SELECT
         *,
-        last_value(place IGNORE NULLS) OVER before AS place_before,
-        first_value(place IGNORE NULLS) OVER after AS place_after,
-        last_value(block IGNORE NULLS) OVER before AS block_before,
-        first_value(block IGNORE NULLS) OVER after AS block_after
+        any_value(place) OVER before AS place_before,
+        any_value(place) OVER after AS place_after,
+        any_value(block) OVER before AS block_before,
+        any_value(block) OVER after AS block_after
     FROM marked
     WINDOW
         before AS (
-            PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            PARTITION BY trace_id, device, stream ORDER BY ts_ns DESC, event_id DESC, piece DESC
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
         ),
         after AS (
             PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece

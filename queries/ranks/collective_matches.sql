@@ -105,7 +105,7 @@ first_of_rank AS (
 matched_call AS (
     SELECT
         *,
-        count_if(NOT is_again) OVER match AS rank_count,
+        (count_if(NOT is_again) OVER match)::BIGINT AS rank_count,
         min(dur_ns) FILTER (NOT is_again) OVER match AS min_dur_ns,
         CASE
             WHEN is_again THEN 'another trace of the rank recorded it'

@@ -48,10 +48,10 @@ SELECT
     * EXCLUDE (section),
     coalesce(
         section,
-        last_value(section IGNORE NULLS) OVER (
+        any_value(section) OVER (
             PARTITION BY trace_id, device, layer
-            ORDER BY launch_ts_ns, ts_ns, event_id, piece
-            ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+            ORDER BY launch_ts_ns DESC NULLS FIRST, ts_ns DESC, event_id DESC, piece DESC
+            ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING
         ),
         'attention'
     ) AS section
