@@ -54,23 +54,12 @@ def no_trace_is_read(monkeypatch):
 # -- one run ---------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def kept_run(tmp_path_factory):
-    """Return a run folder with requests, a trace, and a folder of logs, next to a cache."""
-    folder = tmp_path_factory.mktemp("kept") / "one"
-    add_trace(folder)
-    known = {"run_id": "one", "stage": "pretrain", "engine": "deepspeed", "opt": "R+Z3"}
-    known |= {"tracekit_version": "0.1.0", "created_at": "2026-01-31T12:00:00Z"}
-    (folder / "run.json").write_text(json.dumps(known))
-    (folder / "requests.jsonl").write_text(json.dumps(OK) + "\n")
-    (folder / "logs").mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("given", ["", "rank0.json.gz", "run.json", "*", "rank*.gz"])
-def test_a_run_by_its_folder_or_a_file_in_it(kept_run, monkeypatch, given):
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_run.parent / "cache"))
-    with tracekit.open(kept_run / given) as trace:
+def test_a_run_by_its_folder_or_a_file_in_it(make_run, given):
+    folder = make_run("one", [OK], opt="R+Z3")
+    add_trace(folder)
+    (folder / "logs").mkdir()
+    with tracekit.open(folder / given) as trace:
         assert trace.sql("SELECT run_id, file_name FROM trace").rows == [("one", "rank0.json.gz")]
         assert trace.query("run").column("opt") == ["R+Z3"]
         assert trace.query("timeline").column("window_ns") == [2000]
@@ -272,11 +261,8 @@ def test_a_store_of_runs(sweep, cli, tmp_path):
     one = tmp_path / "one.duckdb"
     made = cli("ingest", sweep / "run2", "-o", one)
     assert made.stderr.splitlines()[-1] == f"{one}: 1 trace, 1 events, 1 run"
-    assert list(cli("breakdown", one, "--format", "json").json())[:3] == [
-        "trace",
-        "trace_totals",
-        "run",
-    ]
+    sections = list(cli("breakdown", one, "--format", "json").json())
+    assert sections[:3] == ["trace", "trace_totals", "run"]
 
 
 def test_the_cache_lists_the_source_of_a_store_of_runs(make_run, cli):

@@ -4,7 +4,7 @@ import pytest
 from every_trace import REPO
 from perfetto_engine import Engine, engine_folder
 from perfetto_read_back import exported
-from traces_by_hand import call, kernel, span
+from traces_by_hand import call, kernel, memory, span
 
 import tracekit
 
@@ -14,17 +14,9 @@ _VALUES = (
 )
 
 
-def memory(at, allocated_bytes, reserved_bytes):
-    args = {
-        "Addr": 1,
-        "Bytes": 1,
-        "Total Allocated": allocated_bytes,
-        "Total Reserved": reserved_bytes,
-        "Device Type": 1,
-        "Device Id": 0,
-    }
-    event = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
-    return {**event, "ts": at, "args": args}
+def allocated(at, size):
+    sums = {"Total Allocated": size, "Total Reserved": 2048}
+    return memory(at, **{"Addr": 1, "Bytes": 1, "Device Type": 1, "Device Id": 0}, **sums)
 
 
 def counters_of(file, out):
@@ -46,8 +38,8 @@ def test_every_counter_of_a_device(tiny_trace, tmp_path):
         call(1, 2, 11),
         call(3, 4, 12, "cudaMemcpyAsync"),
         call(5, 6, 13),
-        memory(1, 512, 2048),
-        memory(7, 256, 2048),
+        allocated(1, 512),
+        allocated(7, 256),
         # 2 · 4 · 8 · 16 = 1024 operations and 4 · (32 + 128 + 64) = 896 bytes in 4 µs.
         kernel("gemm", 10, 14, 11),
         kernel("Memcpy HtoD (Pageable -> Device)", 16, 18, 12, bytes=4_000),
