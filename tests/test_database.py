@@ -187,8 +187,6 @@ def test_concurrent_processes_ingest_the_same_file(sample_trace, cache):
     assert len(left_in(cache)) == 1
 
 
-# -- opening ---------------------------------------------------------------------------------------
-
 NO_STORES = {
     "missing": lambda path: path.exists(),
     "empty": lambda path: path.write_bytes(b""),

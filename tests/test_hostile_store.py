@@ -212,9 +212,6 @@ def test_a_store_that_cannot_be_written_is_not_copied(store, monkeypatch):
         assert trace.query("timeline").rows
 
 
-# -- damage ----------------------------------------------------------------------------------------
-
-
 def damaged(data, seed):
     """Return a store with flipped bits, a hole, no end, or a damaged header."""
     chance = random.Random(seed)

@@ -51,9 +51,6 @@ def no_trace_is_read(monkeypatch):
     monkeypatch.setattr("tracekit.ingest.load.load_trace", fail)
 
 
-# -- one run ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("given", ["", "rank0.json.gz", "run.json", "*", "rank*.gz"])
 def test_a_run_by_its_folder_or_a_file_in_it(make_run, given):
     folder = make_run("one", [OK], opt="R+Z3")
@@ -181,9 +178,6 @@ def test_a_trace_of_a_run_and_a_plain_trace(make_run, tmp_path):
     assert rows == [("rank0.json.gz", "one"), ("rank1.json.gz", None)]
 
 
-# -- several runs ----------------------------------------------------------------------------------
-
-
 def test_a_folder_of_runs_in_natural_order(sweep):
     runs = [sweep / "deep" / "er" / "oom", sweep / "run2", sweep / "run10"]
     assert find_sources([sweep], traces=False)[:2] == ([], runs)
@@ -236,9 +230,6 @@ def test_no_run_and_no_such_folder(tmp_path):
             tracekit.open(given, traces=False)
     with pytest.raises(TraceError, match=f"^{tmp_path / 'none'}: "):
         tracekit.open(path, tmp_path / "none", traces=False)
-
-
-# -- commands and stores ---------------------------------------------------------------------------
 
 
 def test_commands(sweep, cli, tmp_path):

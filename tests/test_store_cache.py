@@ -172,9 +172,6 @@ def test_no_cache_leaves_nothing(kernels, cache, tmp_path):
     assert not cache.exists()
 
 
-# -- files -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["in place", "renamed"])
 def test_a_replacement_of_the_same_size_and_time(tiny_trace, way):
     path = tiny_trace([lasting(3)])

@@ -154,9 +154,6 @@ def test_a_closed_run_leaves_no_processes(ray, ranks, tmp_path):
     assert not ray.is_initialized()
 
 
-# -- clusters --------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def bucket_server(tmp_path, monkeypatch):
     """Start an S3 server; child processes inherit its credentials."""
@@ -227,9 +224,6 @@ def test_an_unreachable_cluster_is_an_error(ray):
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(UsageError, match=address):
             _ = ray_engine.RayEngine(address=address).worker_count
-
-
-# -- without Ray -----------------------------------------------------------------------------------
 
 
 def test_a_node_with_another_version_is_refused(ranks):

@@ -53,9 +53,6 @@ def alone(rows, run):
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is None]
 
 
-# -- what differs ----------------------------------------------------------------------------------
-
-
 def test_everything_that_differs_is_marked(cli, write_run):
     members = {"model": "tiny", "engine": "ddp", "parameter_count": 4_000_000}
     members |= {"sequence_length": 64, "precision": "fp32"}
@@ -113,9 +110,6 @@ def test_devices_are_identified_by_product(cli, write_run, device, platform, mar
     assert [row["mark"] for row in rows if row["run"]] == [mark]
 
 
-# -- conditions ------------------------------------------------------------------------------------
-
-
 def test_a_product_of_another_shape_is_another_product(cli, write_run):
     mlp = forward("model.layers.0.mlp.gate_proj#Linear")
     work = [(f"{mlp};aten::mm|700,4096|4096,11008", GEMM, 20.0)]
@@ -166,9 +160,6 @@ def test_people_read_it_on_narrow_terminals_too(cli, kept):
     # A table, and no records.
     assert not [line for line in lines if line.startswith("─ row")]
     assert "L layers (1, not 32)" in " ".join(" ".join(lines).split())
-
-
-# -- methods, from manifests -----------------------------------------------------------------------
 
 
 def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cli, write_run):
@@ -246,8 +237,6 @@ def test_table1_lists_our_hardware_once(cli, write_run):
         ("c", None, "EPYC, 2 cores"),
     ]
 
-
-# -- phases and parts, from traces -----------------------------------------------------------------
 
 TRAINING = [
     ("tk/phase/forward;tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 6.0),
@@ -368,9 +357,6 @@ def test_serving_in_strict_mode_matches_the_same_engine(cli, write_run):
     sections = {row["section"]: row for row in rows_of_run(rows, "light")}
     assert sections["attention"]["our_time_ms"] == pytest.approx(7.5e-3)
     assert sections["transformer"]["our_time_ms"] == pytest.approx(11.5e-3)
-
-
-# -- the command -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["figure4", "figure6", "figure9"])

@@ -239,8 +239,6 @@ def test_no_key_dangles(opened, path):
     assert lost == {}
 
 
-# ---- the rules of attribution --------------------------------------------------------------------
-
 RULES = CATALOG.functions["attribution_rules"].sql
 
 

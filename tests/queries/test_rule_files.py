@@ -83,9 +83,6 @@ def classes(applies_to, named):
     }
 
 
-# ---- the file itself -----------------------------------------------------------------------------
-
-
 def test_classes_are_valid():
     for name, facts in document()["class"].items():
         assert set(facts) <= {"kind", "colour", "role", *CLASS_FLAGS, *CLASS_TEXTS}, name
@@ -233,9 +230,6 @@ def test_names_that_mislead():
         name: (found[name], expected[name]) for name in expected if found[name] != expected[name]
     }
     assert wrong == {}
-
-
-# ---- rules of the user ---------------------------------------------------------------------------
 
 
 def test_a_plain_pattern_means_the_same_as_its_regular_expression():
