@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from store_folders import left_in
@@ -88,10 +89,8 @@ def test_disk_errors(run_of_requests, tmp_path, monkeypatch, number):
 
 
 def test_no_temporary_folder_is_one_error(kernels, monkeypatch):
-    def fail(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(tempfile, "mkdtemp", fail)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=full))
     with pytest.raises(StoreError, match="full"):
         tracekit.open(kernels, cache=False)
     with pytest.raises(StoreError, match="full"):
