@@ -46,6 +46,7 @@ def test_every_counter_of_a_device(tiny_trace, tmp_path):
         kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 25, 13),
         {"ph": "C", "name": "ours", "pid": 1, "tid": 1, "ts": 2, "args": {"a": 1.5, "b": "NaN"}},
     ]
+    queue = [(1_000, 1), (3_000, 2), (5_000, 3), (10_000, 2), (16_000, 1), (20_000, 0)]
     assert counters_of(tiny_trace(events), tmp_path / "x.pftrace") == {
         "achieved FLOP/s (0 if unknown)": [(10_000, 256e6), (14_000, 0)],
         "achieved bytes/s (0 if unknown)": [
@@ -57,14 +58,7 @@ def test_every_counter_of_a_device(tiny_trace, tmp_path):
         "allocated": [(1_000, 512), (7_000, 256)],
         "reserved": [(1_000, 2048), (7_000, 2048)],
         "exposed communication": [(20_000, 0), (25_000, 5_000)],
-        "queue length of stream 7": [
-            (1_000, 1),
-            (3_000, 2),
-            (5_000, 3),
-            (10_000, 2),
-            (16_000, 1),
-            (20_000, 0),
-        ],
+        "queue length of stream 7": queue,
         "ours: a": [(2_000, 1.5)],
     }
 

