@@ -16,6 +16,7 @@ import pytest
 from alone import alone
 from cli_result import CliResult, run_here
 from every_trace import FOLDER, MADE_UP, REPO, SAMPLES, Answers
+from traces_by_hand import span
 
 import tracekit
 
@@ -239,12 +240,7 @@ def cache(tmp_path, monkeypatch):
 
 @pytest.fixture
 def kernels(tiny_trace):
-    return tiny_trace(
-        [
-            {"ph": "X", "cat": "kernel", "name": "k", "pid": 0, "tid": 7, "ts": at, "dur": 1}
-            for at in range(0, 20, 2)
-        ]
-    )
+    return tiny_trace([span("kernel", "k", at, at + 1, 7, pid=0) for at in range(0, 20, 2)])
 
 
 @pytest.fixture
@@ -276,34 +272,23 @@ def make_run(tmp_path):
 
 
 @pytest.fixture
-def make_bench(tmp_path):
+def make_bench(make_run):
     """Return a function that makes a run folder of microbenchmarks: its name and its points.
 
-    Points are dicts or the raw lines of `benchmarks.jsonl`; keywords but `created_at`,
-    `node_count` and `into` are members of every point. Without `created_at` it has no manifest.
+    Points are dicts or the raw lines of `benchmarks.jsonl`; keywords are members of every point.
+    Without `created_at` it has no manifest.
     """
 
-    def make(
-        name, points, *, created_at="2026-01-31T12:00:00+00:00", node_count=1, into=".", **members
-    ):
-        folder = tmp_path / into / name
-        folder.mkdir(parents=True, exist_ok=True)
+    def make(name, points, *, created_at="2026-01-31T12:00:00+00:00", **members):
         known = {"outcome": "ok", "timer": "cuda_event", "sample_ns": [1.0]} | members
         lines = [
-            point if isinstance(point, str) else json.dumps({"bench_id": number, **known, **point})
+            point if isinstance(point, str) else {"bench_id": number, **known, **point}
             for number, point in enumerate(points)
         ]
-        (folder / "benchmarks.jsonl").write_text("".join(f"{line}\n" for line in lines))
-        if created_at is not None and not (folder / "run.json").exists():
-            manifest = {
-                "run_id": name,
-                "tracekit_version": "0.1.0",
-                "created_at": created_at,
-                "stage": "bench",
-                "engine": "torch",
-                "parallel": {"node_count": node_count},
-            }
-            (folder / "run.json").write_text(json.dumps(manifest))
+        manifest = {"stage": "bench", "engine": "torch", "created_at": created_at}
+        folder = make_run(name, benchmarks=lines, **manifest)
+        if created_at is None:
+            (folder / "run.json").unlink()
         return folder
 
     return make

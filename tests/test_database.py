@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -97,9 +98,7 @@ def test_an_error_leaves_no_files_and_the_old_store_unchanged(kernels, store, tm
 
 
 def test_an_interrupt_leaves_nothing(kernels, tmp_path):
-    def interrupt(_):
-        raise KeyboardInterrupt
-
+    interrupt = Mock(side_effect=KeyboardInterrupt)
     with pytest.raises(KeyboardInterrupt):
         ingest([kernels], tmp_path / "run.duckdb", progress=interrupt)
     assert [name for name in left_in(tmp_path) if "duckdb" in name] == []
@@ -186,8 +185,6 @@ def test_concurrent_processes_ingest_the_same_file(sample_trace, cache):
     assert len({out for out, _ in outputs}) == 1
     assert len(left_in(cache)) == 1
 
-
-# -- opening ---------------------------------------------------------------------------------------
 
 NO_STORES = {
     "missing": lambda path: path.exists(),

@@ -4,6 +4,7 @@ import os
 import random
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -180,11 +181,7 @@ def test_a_store_in_a_shared_cache_is_reused(kernels, cache, caplog):
 @pytest.mark.parametrize("way", ["a link", "a copy"])
 def test_sql_cannot_write_to_the_store(store, tmp_path, monkeypatch, way):
     if way == "a copy":
-
-        def refuse(*_):
-            raise PermissionError("no hard links here")
-
-        monkeypatch.setattr(Path, "hardlink_to", refuse)
+        monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=PermissionError))
     before = store.read_bytes()
     monkeypatch.chdir(tmp_path)
     with tracekit.open(store) as trace:
@@ -202,17 +199,12 @@ def test_sql_cannot_write_to_the_store(store, tmp_path, monkeypatch, way):
 
 
 def test_a_store_that_cannot_be_written_is_not_copied(store, monkeypatch):
-    def refuse(*_):
-        raise PermissionError("no hard links here")
-
+    refuse = Mock(side_effect=PermissionError)
     monkeypatch.setattr(Path, "hardlink_to", refuse)
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(shutil, "copyfile", refuse)
     with tracekit.open(store) as trace:
         assert trace.query("timeline").rows
-
-
-# -- damage ----------------------------------------------------------------------------------------
 
 
 def damaged(data, seed):

@@ -44,33 +44,12 @@ def sweep(make_run, tmp_path):
     return tmp_path / "sweep"
 
 
-def no_trace_is_read(monkeypatch):
-    def fail(*_):
-        pytest.fail("a trace was read")
-
-    monkeypatch.setattr("tracekit.ingest.load.load_trace", fail)
-
-
-# -- one run ---------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def kept_run(tmp_path_factory):
-    """Return a run folder with requests, a trace, and a folder of logs, next to a cache."""
-    folder = tmp_path_factory.mktemp("kept") / "one"
-    add_trace(folder)
-    known = {"run_id": "one", "stage": "pretrain", "engine": "deepspeed", "opt": "R+Z3"}
-    known |= {"tracekit_version": "0.1.0", "created_at": "2026-01-31T12:00:00Z"}
-    (folder / "run.json").write_text(json.dumps(known))
-    (folder / "requests.jsonl").write_text(json.dumps(OK) + "\n")
-    (folder / "logs").mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("given", ["", "rank0.json.gz", "run.json", "*", "rank*.gz"])
-def test_a_run_by_its_folder_or_a_file_in_it(kept_run, monkeypatch, given):
-    monkeypatch.setenv("TRACEKIT_CACHE_DIR", str(kept_run.parent / "cache"))
-    with tracekit.open(kept_run / given) as trace:
+def test_a_run_by_its_folder_or_a_file_in_it(make_run, given):
+    folder = make_run("one", [OK], opt="R+Z3")
+    add_trace(folder)
+    (folder / "logs").mkdir()
+    with tracekit.open(folder / given) as trace:
         assert trace.sql("SELECT run_id, file_name FROM trace").rows == [("one", "rank0.json.gz")]
         assert trace.query("run").column("opt") == ["R+Z3"]
         assert trace.query("timeline").column("window_ns") == [2000]
@@ -192,9 +171,6 @@ def test_a_trace_of_a_run_and_a_plain_trace(make_run, tmp_path):
     assert rows == [("rank0.json.gz", "one"), ("rank1.json.gz", None)]
 
 
-# -- several runs ----------------------------------------------------------------------------------
-
-
 def test_a_folder_of_runs_in_natural_order(sweep):
     runs = [sweep / "deep" / "er" / "oom", sweep / "run2", sweep / "run10"]
     assert find_sources([sweep], traces=False)[:2] == ([], runs)
@@ -214,7 +190,7 @@ def test_a_folder_with_one_run_is_that_run(make_run, tmp_path):
 
 
 def test_several_runs_are_read_without_their_traces(sweep, monkeypatch):
-    no_trace_is_read(monkeypatch)
+    monkeypatch.setattr("tracekit.ingest.load.load_trace", None)
     for traces in (True, False):
         with tracekit.open(sweep, traces=traces) as runs:
             assert runs.query("methods").column("run") == ["oom", "run10", "run2"]
@@ -249,9 +225,6 @@ def test_no_run_and_no_such_folder(tmp_path):
         tracekit.open(path, tmp_path / "none", traces=False)
 
 
-# -- commands and stores ---------------------------------------------------------------------------
-
-
 def test_commands(sweep, cli, tmp_path):
     methods = cli("query", "methods", sweep, "--format", "json")
     assert [row["run"] for row in methods.json()] == ["oom", "run10", "run2"]
@@ -272,11 +245,8 @@ def test_a_store_of_runs(sweep, cli, tmp_path):
     one = tmp_path / "one.duckdb"
     made = cli("ingest", sweep / "run2", "-o", one)
     assert made.stderr.splitlines()[-1] == f"{one}: 1 trace, 1 events, 1 run"
-    assert list(cli("breakdown", one, "--format", "json").json())[:3] == [
-        "trace",
-        "trace_totals",
-        "run",
-    ]
+    sections = list(cli("breakdown", one, "--format", "json").json())
+    assert sections[:3] == ["trace", "trace_totals", "run"]
 
 
 def test_the_cache_lists_the_source_of_a_store_of_runs(make_run, cli):

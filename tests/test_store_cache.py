@@ -6,6 +6,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from store_folders import left_in, stores
@@ -36,11 +37,7 @@ def test_a_trace_is_ingested_once(kernels, cache, monkeypatch):
     with tracekit.open(kernels) as first:
         rows, store = first.query("timeline").rows, first.store_path
         assert stores(cache) == [store]
-
-    def fail(*_):
-        raise AssertionError("ingested again")
-
-    monkeypatch.setattr(tracekit.opening, "_filled", fail)
+    monkeypatch.setattr(tracekit.opening, "_filled", None)
     os.utime(store, (1, 1))
     with tracekit.open(kernels) as second:
         assert second.query("timeline").rows == rows
@@ -172,9 +169,6 @@ def test_no_cache_leaves_nothing(kernels, cache, tmp_path):
     assert not cache.exists()
 
 
-# -- files -----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["in place", "renamed"])
 def test_a_replacement_of_the_same_size_and_time(tiny_trace, way):
     path = tiny_trace([lasting(3)])
@@ -265,11 +259,8 @@ def test_leftovers_of_killed_processes_are_removed(tiny_trace, tmp_path, monkeyp
 
 def test_a_cache_that_cannot_be_cleared(tiny_trace, cache, monkeypatch):
     busy_ns(tiny_trace([lasting(3)]))
-
-    def refuse(path, **_):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "unlink", refuse)
+    refused = PermissionError(13, "Permission denied", "x.duckdb")
+    monkeypatch.setattr(Path, "unlink", Mock(side_effect=refused))
     with pytest.raises(StoreError, match=r"\.duckdb: "):
         cached_stores.clear_cache()
     # A failed eviction does not affect the answer.
@@ -293,9 +284,7 @@ def test_an_output_that_appears_during_ingest(tiny_trace, tmp_path):
 
 
 def test_a_store_on_a_disk_without_hard_links(tiny_trace, tmp_path, monkeypatch):
-    def refuse(*_):
-        raise OSError(95, "Operation not supported")
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
+    refused = OSError(95, "Operation not supported")
+    monkeypatch.setattr(Path, "hardlink_to", Mock(side_effect=refused))
     path, output = tiny_trace([lasting(3)]), tmp_path / "run.duckdb"
     assert busy_ns(ingest([path], output)) == 3_000

@@ -1,12 +1,12 @@
 """Disk errors during ingest are one error and leave no files."""
 
 import errno
-import json
 import os
 import subprocess
 import tempfile
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 from store_folders import left_in
@@ -47,18 +47,10 @@ def test_a_full_disk_is_one_error(small_disk, sample_trace):
 
 
 @pytest.fixture
-def run_of_requests(tmp_path):
+def run_of_requests(make_run):
     """Return a run folder with 2 MB of requests, which pass through a temporary file."""
-    run = tmp_path / "run"
-    run.mkdir()
-    manifest = {"run_id": "r", "tracekit_version": "0", "created_at": "", "engine": "e"}
-    (run / "run.json").write_text(json.dumps({**manifest, "stage": "serve", "traces": []}))
-    lines = (
-        json.dumps({"request_id": number, "outcome": "failed", "reason": f"{number:060}"})
-        for number in range(20_000)
-    )
-    (run / "requests.jsonl").write_text("\n".join(lines))
-    return run
+    failed = {"outcome": "failed", "reason": "x" * 60}
+    return make_run("run", [{"request_id": n, **failed} for n in range(20_000)], stage="serve")
 
 
 def test_a_full_temporary_folder_is_one_error(small_disk, run_of_requests, monkeypatch):
@@ -97,10 +89,8 @@ def test_disk_errors(run_of_requests, tmp_path, monkeypatch, number):
 
 
 def test_no_temporary_folder_is_one_error(kernels, monkeypatch):
-    def fail(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(tempfile, "mkdtemp", fail)
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    monkeypatch.setattr(tempfile, "mkdtemp", Mock(side_effect=full))
     with pytest.raises(StoreError, match="full"):
         tracekit.open(kernels, cache=False)
     with pytest.raises(StoreError, match="full"):

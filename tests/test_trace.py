@@ -35,9 +35,6 @@ def health(trace):
     return rows
 
 
-# -- which rank ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("rank", "found"),
     [
@@ -128,9 +125,6 @@ def test_events_without_device_and_process(tmp_path):
     assert (rows[2]["busy_ns"], rows[2]["event_count"], kernel_ns[1]) == (2000, 1, 2000)
 
 
-# -- which files -----------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def run_folder(tiny_trace, tmp_path):
     for rank in (10, 9, 0):
@@ -219,9 +213,6 @@ def test_one_bad_file_among_ranks_is_named(run_folder):
     (run_folder / "rank9.json.gz").write_bytes(b"{}")
     with pytest.raises(TraceError, match=rf"^{run_folder}/rank9\.json\.gz: "):
         tracekit.open(run_folder)
-
-
-# -- the facade ------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from typing import Any
 
-from traces_by_hand import Event, call, kernel, span
+from traces_by_hand import call, kernel, span
 
+Event = dict[str, Any]
 Ranks = list[list[Event]]
 
 OP_US = 10

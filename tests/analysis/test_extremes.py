@@ -1,7 +1,7 @@
 """Numbers of any size in a file: nothing overflows, and no command crashes."""
 
 import pytest
-from traces_by_hand import call, span
+from traces_by_hand import call, memory, span
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
@@ -32,15 +32,10 @@ def _extremes():
             events.append(span("cpu_op", name, ts, ts + 30, **args))
             events += _launched(number, ts + 2, "gemm")
         number += 1
-        arguments = {
-            "In msg nelems": size,
-            "Out msg nelems": size,
-            "Group size": 2,
-            "dtype": "Float",
-        }
-        name = "ncclDevKernel_AllReduce_Sum_f32"
-        arguments["Collective name"] = "allreduce"
-        events += _launched(number, _EPOCH_US + 40 * number, name, **arguments)
+        args = {"Collective name": "allreduce", "Group size": 2, "dtype": "Float"}
+        args |= {"In msg nelems": size, "Out msg nelems": size}
+        ts = _EPOCH_US + 40 * number
+        events += _launched(number, ts, "ncclDevKernel_AllReduce_Sum_f32", **args)
     return events
 
 
@@ -72,11 +67,8 @@ def _larger():
                 for name in ("ProfilerStep#{}", "tk/step/{}", "tk/batch/{}", "layers.{}.mlp")
             ),
         ]
-        memory = {"Addr": size, "Bytes": size, "Device Id": 0, "Device Type": 1}
-        memory |= {"Total Allocated": size, "Total Reserved": size}
-        events.append(
-            {**here, "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "args": memory}
-        )
+        sizes = dict.fromkeys(("Addr", "Bytes", "Total Allocated", "Total Reserved"), size)
+        events.append(memory(ts, **sizes, **{"Device Id": 0, "Device Type": 1}))
     return events
 
 

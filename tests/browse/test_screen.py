@@ -4,11 +4,10 @@ import json
 import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 from browse_by_keyboard import lines, walk
-from every_trace import MADE_UP
+from every_trace import MADE_UP, REPO
 from traces_by_hand import call, kernel, span
 
 import tracekit
@@ -190,22 +189,23 @@ def test_the_command_does_not_import_textual_before_it_is_used():
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def summing(trace):
+    """Return the answers of a trace, and a function that sums a column of the rows of a view."""
+
+    def below(view, column="dur_ns"):
+        ((total,),) = trace.sql(f"SELECT coalesce(sum({column}), 0)::BIGINT FROM ({view.select})")
+        return total
+
+    return Answers(trace), below
+
+
 @pytest.mark.nightly("reads a complete run")
 def test_the_events_of_a_row_add_up_to_the_row(opened):
     """Two ranks with CPU ops in segments: no event and no gap is omitted or duplicated."""
-    trace = opened(Path(__file__).parents[2] / "sample_traces" / "pretrain_R+Z3")
-    answers = Answers(trace)
-
-    def below(view, column):
-        total = trace.sql(f"SELECT coalesce(sum({column}), 0)::BIGINT FROM ({view.select})").rows[
-            0
-        ][0]
-        assert isinstance(total, int)
-        return total
-
-    kernel_ns = {
-        (row["rank"], row["phase"]): row["kernel_ns"] for row in trace.query("phases").to_dicts()
-    }
+    trace = opened(REPO / "sample_traces" / "pretrain_R+Z3")
+    answers, below = summing(trace)
+    phases = trace.query("phases").to_dicts()
+    kernel_ns = {(row["rank"], row["phase"]): row["kernel_ns"] for row in phases}
     overview = Overview()
     for row in overview.page(answers, 0, "").rows:
         view = overview.deeper(row)
@@ -217,10 +217,9 @@ def test_the_events_of_a_row_add_up_to_the_row(opened):
             shown = view.page(answers, 0, "").rows
             assert below(view, "wall_ns") == row["wall_ns"]
             assert all(one["wall_ns"] > 0 for one in shown)
-    for row in VIEWS["3"][1].page(answers, 0, "").rows[:3]:
-        assert below(VIEWS["3"][1].deeper(row), "dur_ns") == row["kernel_ns"]
-    for row in VIEWS["5"][1].page(answers, 0, "").rows[:3]:
-        assert below(VIEWS["5"][1].deeper(row), "idle_ns") == row["idle_ns"]
+    for key, column, total in (("3", "dur_ns", "kernel_ns"), ("5", "idle_ns", "idle_ns")):
+        for row in VIEWS[key][1].page(answers, 0, "").rows[:3]:
+            assert below(VIEWS[key][1].deeper(row), column) == row[total]
     top = Modules().page(answers, 0, "").rows
     inner = next(row for row in top if row["has_inner"])
     for row in [*top, *Modules(inner["module_path"]).page(answers, 0, "").rows]:
@@ -296,29 +295,17 @@ def test_a_trace_without_requests_is_reported(trace):
 @pytest.mark.nightly("walks through complete runs")
 def test_the_events_of_steps_and_requests_add_up(opened):
     """Of a recorded run of serving: a request leads to its steps, and each to its events."""
-    trace = opened(Path(__file__).parents[2] / "sample_traces" / "serve_transformers")
-    answers = Answers(trace)
-
-    def total_ns(view):
-        rows = trace.sql(f"SELECT coalesce(sum(dur_ns), 0)::BIGINT FROM ({view.select})").rows
-        assert isinstance(rows[0][0], int)
-        return rows[0][0]
-
+    trace = opened(REPO / "sample_traces" / "serve_transformers")
+    answers, below = summing(trace)
     for row in VIEWS["9"][1].page(answers, 0, "").rows:
-        assert total_ns(VIEWS["9"][1].deeper(row)) == row["kernel_ns"]
-    put = {
-        row["step"]: row["kernel_ns"]
-        for row in trace.query("serving_steps").to_dicts()
-        if row["step"] is not None
-    }
-    seen = set()
+        assert below(VIEWS["9"][1].deeper(row)) == row["kernel_ns"]
+    kernel_ns = {row["step"]: row["kernel_ns"] for row in trace.query("serving_steps").to_dicts()}
+    steps = {}
     for row in VIEWS["0"][1].page(answers, 0, "").rows:
-        below = VIEWS["0"][1].deeper(row)
-        for step in below.page(answers, 0, "").rows[:3]:
-            if step["step"] not in seen:
-                assert total_ns(below.deeper(step)) == put[step["step"]]
-            seen.add(step["step"])
-    assert seen
+        view = VIEWS["0"][1].deeper(row)
+        steps |= {step["step"]: view.deeper(step) for step in view.page(answers, 0, "").rows[:3]}
+    assert steps
+    assert all(below(view) == kernel_ns[step] for step, view in steps.items())
 
 
 def test_work_on_the_critical_path_leads_to_its_event(opened):

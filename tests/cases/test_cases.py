@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from given_rows import analysis_of, rows_of
 from msgspec.structs import asdict
-from traces_by_hand import Event, call, kernel, process, span, thread
+from traces_by_hand import call, kernel, memory, process, span, thread
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
@@ -77,7 +77,7 @@ class Case:
     """Traces, runs, or rows of analyses, with questions."""
 
     name: str
-    files: dict[str, list[Event]] = field(default_factory=dict)
+    files: dict[str, list[dict]] = field(default_factory=dict)
     members: dict[str, dict[str, Any]] = field(default_factory=dict)
     top_level: dict[str, Any] = field(default_factory=dict)
     runs: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -204,8 +204,7 @@ def argument(word):
 def events_of(line):
     """Return the events of a line."""
     if line.startswith("json "):
-        event = json.loads(line[5:])
-        return [event]
+        return [json.loads(line[5:])]
     kind, *rest = words_of(line)
     if kind == "process":
         return process(int(rest[0]), *map(plain, rest[1:]))
@@ -214,8 +213,7 @@ def events_of(line):
     if kind == "memory":
         args = {"Bytes": int(rest[1]), "Device Type": 1, "Device Id": 0}
         args |= dict(map(argument, rest[2:]))
-        about = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
-        return [about | {"ts": number(rest[0]), "args": args}]
+        return [memory(number(rest[0]), **args)]
     numbers = [int(word[1:]) for word in rest if re.fullmatch(r"#\d+", word)]
     link = {"correlation": numbers[0]} if numbers else {}
     given = dict(argument(word) for word in rest if re.match(r'("[^"]*"|\w+)=', word))

@@ -3,17 +3,14 @@
 import re
 import shlex
 import tomllib
-import xml.etree.ElementTree as ET
 
 import click
-import pytest
 from every_trace import REPO
 
 from tracekit.checking.rules import parse_rule
 from tracekit.cli._main import group
 
 PAGE = (REPO / "docs" / "how-to" / "ci.md").read_text("utf-8")
-SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
 def _commands():
@@ -34,29 +31,6 @@ def test_every_command_of_the_workflows_is_understood():
     for name, *arguments in commands:
         _, command, rest = group.resolve_command(click.Context(group), [name, *arguments])
         command.make_context(name, rest)
-
-
-@pytest.mark.nightly("a page of the manual")
-def test_the_gate_of_the_workflows_runs(cli, tmp_path):
-    (tmp_path / "pyproject.toml").write_text(
-        '[tool.tracekit.check]\nrules = ["timeline.idle_pct <= 20", "timeline.idle_pct <= 1"]\n'
-    )
-    places = {"runs/new": SAMPLE, "runs/main": SAMPLE, "s3://ci/perf": tmp_path / "perf"}
-    for command in _commands():
-        arguments = [str(places.get(part, part)) for part in command]
-        if command[1] == "baseline":
-            assert cli(*arguments).exit_code == 0
-        elif command[0] == "check":
-            more = []
-            if "--against" in command:
-                relative = "class.gemm.kernel_count <= +0%"
-                more = ["--rules", "pyproject.toml", "--rule", relative]
-            assert cli(*arguments, *more).exit_code == 1
-            cases = ET.parse(tmp_path / "check.xml").findall(".//testcase")
-            failed = [case.get("name") for case in cases if case.find("failure") is not None]
-            # A rule is passed in addition to the project's rules.
-            assert len(cases) == (3 if more else 2)
-            assert failed == ["timeline.idle_pct <= 1"]
 
 
 def test_every_rule_of_the_page_is_one():

@@ -2,22 +2,18 @@
 
 import json
 import random
-import shutil
 
 import pytest
-from every_trace import REPO
 from msgspec.structs import replace
+from sides_by_hand import gemm_side
 from traces_by_hand import kernel
 
 from tracekit.checking.baseline import Baseline, load, save
 from tracekit.checking.checking import check, make_baseline
 from tracekit.checking.evaluate import judge
 from tracekit.checking.rules import parse_rule
-from tracekit.comparison.cells import Cell, Side
 from tracekit.comparison.quantiles import Ordered, quantile_difference, thinned
 from tracekit.comparison.serving import QUANTILES
-
-SERVED = REPO / "sample_traces" / "serve_vllm"
 
 
 def _latencies(count, factor=1.0, seed=0):
@@ -26,11 +22,9 @@ def _latencies(count, factor=1.0, seed=0):
 
 
 def _baseline(series):
-    cell = Cell("compute", "gemm", "forward", "mlp", None, None, None, 1, 1, 1, {0: 1})
-    side = Side("x", "step", [cell], {}, 1, 1, 1, ["step 0"], [1], 0, 1)
     kept = {"ttft": thinned(series, QUANTILES, 1_000)}
     figures = {"p99(ttft)": 1.0, "p90(ttft)": 1.0, "p50(ttft)": 1.0}
-    return Baseline("main", side, {}, figures, None, [], [], kept, {}, "now")
+    return Baseline("main", gemm_side([1]), {}, figures, None, [], [], kept, {}, "now")
 
 
 @pytest.mark.parametrize("count", [900, 5_000])
@@ -78,36 +72,21 @@ def test_it_stays_small(tmp_path):
     assert load("main", tmp_path) == kept
 
 
-def _served(folder, factor):
-    """The served sample with 21 times as many requests, lengthened by a factor.
-
-    They are more than a baseline keeps. Of the devices its trace has a kernel.
-    """
-    made = folder / f"served_{factor}"
-    made.mkdir()
-    shutil.copy(SERVED / "run.json", made)
-    (made / "rank0.json").write_text(json.dumps({"traceEvents": [kernel("k", 1, 3)]}))
-    file = made / "requests.jsonl"
-    rows = [json.loads(line) for line in (SERVED / file.name).read_text().splitlines()]
-    assert 21 * len(rows) > 1_000
-    lines = []
-    for copy in range(21):
-        for row in rows:
-            sent = row["sent_ns"]
-            moved = {
-                "request_id": row["request_id"] + copy * 10_000,
-                "end_ns": sent + round((row["end_ns"] - sent) * factor),
-                "first_token_ns": sent + round((row["first_token_ns"] - sent) * factor),
-                "token_ns": [sent + round((one - sent) * factor) for one in row["token_ns"]],
-            }
-            lines.append(json.dumps(row | moved))
-    file.write_text("\n".join(lines) + "\n")
-    return made
-
-
 @pytest.mark.nightly("reads two runs of many requests")
-def test_a_gate_on_the_latency_of_a_run(opened, tmp_path):
-    base, slow = (opened(_served(tmp_path, factor)) for factor in (1.0, 1.5))
+def test_a_gate_on_the_latency_of_a_run(make_run, opened, tmp_path):
+    """The runs have more requests than a baseline keeps."""
+    answers = {"outcome": "ok", "sent_ns": 0, "output_token_count": 1}
+
+    def served(factor):
+        load = [
+            answers | {"request_id": n, "first_token_ns": ns, "token_ns": [ns], "end_ns": 2 * ns}
+            for n, ns in enumerate(_latencies(2_000, factor))
+        ]
+        made = make_run(f"served_{factor}", load, stage="serve")
+        (made / "rank0.json").write_text(json.dumps({"traceEvents": [kernel("k", 1, 3)]}))
+        return opened(made)
+
+    base, slow = served(1.0), served(1.5)
     save(make_baseline("main", base, "served"), tmp_path)
     rules = [parse_rule("p50(ttft) <= +5%"), parse_rule("p50(e2e) <= +80%")]
     report = check(slow, rules, against="main", baselines=tmp_path)

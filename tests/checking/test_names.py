@@ -3,6 +3,7 @@
 import pytest
 from every_trace import REPO
 from msgspec.structs import replace
+from sides_by_hand import cell_of, side_of
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.result import Column, Result
@@ -10,41 +11,25 @@ from tracekit.checking.evaluate import judge
 from tracekit.checking.measured import Measured
 from tracekit.checking.names import LATENCIES, OF_MANIFESTS
 from tracekit.checking.rules import parse_rule
-from tracekit.comparison.cells import Cell, ModuleNode, Side
+from tracekit.comparison.cells import ModuleNode
 from tracekit.errors import UsageError
 
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
 
-def _cell(part, class_name, module, steps_ns):
-    cell = Cell(part, class_name, "forward", module, "aten::mm", None, None, len(steps_ns))
-    cell.samples = dict(enumerate(steps_ns))
-    cell.wall_ns = cell.kernel_ns = sum(steps_ns)
-    return cell
+STEPS = [1000, 1001, 1002, 1003, 1004, 1005]
 
 
 def _measured(*cells, modules=()):
-    count = len(cells[0].samples)
-    side = Side(
-        "x",
-        "step",
-        cells,
-        {path: ModuleNode(path, "model" if path != "model" else None, None) for path in modules},
-        count,
-        1,
-        1,
-        [f"step {number}" for number in range(count)],
-        [1] * count,
-        0,
-        sum(cell.wall_ns for cell in cells),
-    )
-    return Measured("x", side, {"device_time_linked": 99.0}, {"mfu": 0.3, "peak_memory": 5e9})
+    parents = {"model": None}
+    nodes = {path: ModuleNode(path, parents.get(path, "model"), None) for path in modules}
+    known = {"device_time_linked": 99.0}, {"mfu": 0.3, "peak_memory": 5e9}
+    return Measured("x", side_of(*cells, modules=nodes), *known)
 
 
-STEPS = [1000, 1001, 1002, 1003, 1004, 1005]
 RUN = _measured(
-    _cell("compute", "gemm", "model.layers.*.mlp", STEPS),
-    _cell("idle", "host_bound", "model.layers.*.mlp", [10] * 6),
+    cell_of("compute", "gemm", "model.layers.*.mlp", STEPS),
+    cell_of("idle", "host_bound", "model.layers.*.mlp", [10] * 6),
     modules=("model", "model.layers.*.mlp", "model.norm"),
 )
 
@@ -75,8 +60,8 @@ def test_a_misspelled_name_is_refused(rule, hint):
     assert hint in (refused.value.hint or "")
 
 
-OWN = _measured(_cell("compute", "my_kernels", "m", STEPS))
-PART = _measured(_cell("compute", "gemm", "m", [0, 100, 300]))
+OWN = _measured(cell_of("compute", "my_kernels", "m", STEPS))
+PART = _measured(cell_of("compute", "gemm", "m", [0, 100, 300]))
 
 
 @pytest.mark.parametrize(
@@ -106,16 +91,16 @@ def test_unknown_on_both_sides_is_no_change():
 
 
 def test_a_module_of_one_side_alone_is_open():
-    renamed = _measured(_cell("compute", "gemm", "net.mlp", STEPS), modules=("net.mlp",))
+    renamed = _measured(cell_of("compute", "gemm", "net.mlp", STEPS), modules=("net.mlp",))
     rule = parse_rule('module("model.*.mlp").wall_ns <= +5%')
     assert judge(rule, renamed, RUN).outcome == "inconclusive"
-    untold = _measured(_cell("compute", "gemm", "(unattributed)", STEPS))
+    untold = _measured(cell_of("compute", "gemm", "(unattributed)", STEPS))
     rule = parse_rule('module("*.mlp").wall_ns <= 1 ms')
     assert judge(rule, untold, None).outcome == "inconclusive"
 
 
 def test_a_share_of_zero_is_none():
-    empty = _measured(_cell("compute", "gemm", "m", [0, 0]))
+    empty = _measured(cell_of("compute", "gemm", "m", [0, 0]))
     assert judge(parse_rule("idle_pct <= 20"), empty, None).outcome == "inconclusive"
 
 

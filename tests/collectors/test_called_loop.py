@@ -1,5 +1,7 @@
 """The loop behind the trainer callbacks: an error in tracekit never reaches the trainer."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from tracekit import manifest
@@ -9,6 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
+from tracekit.collectors.callbacks import called_loop  # noqa: E402
 from tracekit.collectors.callbacks.called_loop import CalledLoop  # noqa: E402
 from tracekit.collectors.calls import module_calls  # noqa: E402
 
@@ -77,12 +80,9 @@ def test_an_existing_name(tmp_path, capsys):
 
 
 def test_an_error_in_tracekit_is_reported_once(tmp_path, capsys, monkeypatch):
-    def fail(*_, **__):
-        raise OSError("no disk")
-
     model = nn.Linear(4, 4)
     loop = CalledLoop({**OPTIONS, "out": tmp_path / "run"})
-    monkeypatch.setattr("tracekit.collectors.callbacks.called_loop.collect", fail)
+    monkeypatch.setattr(called_loop, "collect", Mock(side_effect=OSError("no disk")))
     train(loop, NEEDED, model, model)
     loop.end()
     assert capsys.readouterr().err.count("no disk") == 1

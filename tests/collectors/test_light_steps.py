@@ -154,18 +154,11 @@ def test_a_profiler_of_the_loop_comes_first(tmp_path):
 
 
 def report(folder, rank):
-    names = f"rank{rank}.json", f"light/rank{rank}.json"
+    names = {"trace": f"rank{rank}.json", "light_trace": f"light/rank{rank}.json"}
     (folder / "light").mkdir(parents=True, exist_ok=True)
-    for name in names:
+    for name in names.values():
         (folder / name).write_text("{}")
-    return LoopReport(
-        rank=rank,
-        world_size=2,
-        trace=names[0],
-        light_trace=names[1],
-        job_id="job",
-        is_recorded=True,
-    )
+    return LoopReport(rank=rank, world_size=2, **names, job_id="job", is_recorded=True)
 
 
 def test_fragments_of_a_job_have_all_of_them(tmp_path):

@@ -286,15 +286,8 @@ def test_an_empty_file_asks_for_the_usual_window(loop):
 
 def test_a_model_can_go_while_another_window_may_come(tmp_path):
     model = torch.nn.Linear(4, 4)
-    recorder = LoopRecorder(
-        LoopPlan(request=str(tmp_path / "request")),
-        Place(0, 0, 1),
-        tmp_path,
-        [model],
-        LoopWatch(Observer()),
-        LoopProfilers(),
-        lambda: None,
-    )
+    plan, watch = LoopPlan(request=str(tmp_path / "request")), LoopWatch(Observer())
+    recorder = LoopRecorder(plan, Place(0, 0, 1), tmp_path, [model], watch, LoopProfilers())
     recorder.begin_step()
     gone = weakref.ref(model)
     del model

@@ -91,16 +91,7 @@ def test_a_closed_stderr_is_no_error(monkeypatch):
 
 
 def bare(**members):
-    return Manifest(
-        run_id="a",
-        tracekit_version="0",
-        created_at="2026-01-01T00:00:00Z",
-        stage="pretrain",
-        engine="ddp",
-        opt="Naive",
-        batch_size=2,
-        **members,
-    )
+    return Manifest("a", "0", "now", "pretrain", "ddp", opt="Naive", batch_size=2, **members)
 
 
 def test_a_cell_without_rate_and_memory_has_neither():

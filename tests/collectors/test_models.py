@@ -157,9 +157,9 @@ def test_every_kind_of_layer_is_tried(monkeypatch):
 
 
 def test_want_of_memory_is_no_refusal(monkeypatch):
-    def full(*given):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-
+    full = Mock(
+        side_effect=torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    )
     monkeypatch.setattr(flash_attention, "_flash_attention", full)
     assert flash_attention.flash(CPU, torch.float32, config(), 24).name == "torch SDPA, flash"
 

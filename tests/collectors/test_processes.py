@@ -88,10 +88,7 @@ def test_ranks_do_not_outlive_a_launcher_that_is_killed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        (
-            "print('one\\ntwo\\n\\nthree\\nfour')\nsys.exit(5)\n",
-            "exit code 5 (two | three | four)",
-        ),
+        ("print('1\\n2\\n\\n3\\n4')\nsys.exit(5)\n", "exit code 5 (2 | 3 | 4)"),
         ("os.kill(os.getpid(), 11)\n", "signal SIGSEGV"),
         ("import no_such_module\n", "No module named 'no_such_module')"),
     ],
@@ -249,14 +246,8 @@ sys.exit(7)
 
 def start(program, **options):
     command = [sys.executable, "-c", RUNNER, sys.executable, "-c", program]
-    return subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        **options,
-    )
+    options |= {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}
+    return subprocess.Popen(command, text=True, **options)
 
 
 def read_line(process):
@@ -358,11 +349,8 @@ def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
 def test_a_worker_waits_for_gloo_threads_at_its_end(tmp_path, monkeypatch):
     torch = pytest.importorskip("torch")
     found = []
-    monkeypatch.setattr(
-        distributed,
-        "wait_for_gloo_threads",
-        lambda: found.append(torch.distributed.is_initialized()),
-    )
+    wait = lambda: found.append(torch.distributed.is_initialized())  # noqa: E731
+    monkeypatch.setattr(distributed, "wait_for_gloo_threads", wait)
     place = distributed.Place(0, 0, 1)
     with distributed.process_group(place, torch.device("cpu"), tmp_path / "store"):
         assert torch.distributed.is_initialized()

@@ -5,6 +5,7 @@ import json
 import os
 import sys
 import threading
+from unittest.mock import Mock
 
 import pytest
 from processes import finished
@@ -151,11 +152,7 @@ def test_an_unfinished_trace_leaves_no_file(tmp_path):
 
 def test_whatever_fails_before_the_end_the_profiler_is_ended(tmp_path, monkeypatch):
     """A profiler that is dropped while it runs ends the process with a signal."""
-
-    def fail():
-        raise ArithmeticError("on purpose")
-
-    monkeypatch.setattr(profiling, "wait_for_gloo_threads", fail)
+    monkeypatch.setattr(profiling, "wait_for_gloo_threads", Mock(side_effect=ArithmeticError))
     profile = Profile(tmp_path / "a.json", {}, warmup=0, active=1)
     profile.begin()
     with pytest.raises(ArithmeticError):

@@ -156,10 +156,7 @@ def test_a_tensor_with_a_backward_range_can_be_saved():
 
 
 def test_an_error_in_tracekit_does_not_reach_the_backward_pass(monkeypatch):
-    def fail(*_):
-        raise RuntimeError("on purpose")
-
-    monkeypatch.setattr(modules, "_open_backward", fail)
+    monkeypatch.setattr(modules, "_open_backward", Mock(side_effect=RuntimeError))
     model = nn.Sequential(Block(), Block())
     with ranges.ModuleRanges(model, backward=True):
         model(torch.ones(2, 4, requires_grad=True)).sum().backward()
@@ -217,13 +214,8 @@ def test_a_block_checkpointed_by_hand(tmp_path, use_reentrant):
 def test_backward_ranges_lie_inside_of_those_of_their_parents(tmp_path):
     found = backward_names(tmp_path, nn.Sequential(Block(), Block()))
     backward = [name for name in found if name.startswith("tk/module/backward/")]
-    assert backward == [
-        "tk/module/backward/Sequential#Sequential",
-        "tk/module/backward/1#Block",
-        "tk/module/backward/1.inner#Linear",
-        "tk/module/backward/0#Block",
-        "tk/module/backward/0.inner#Linear",
-    ]
+    wanted = ["Sequential#Sequential", "1#Block", "1.inner#Linear", "0#Block", "0.inner#Linear"]
+    assert backward == [f"tk/module/backward/{name}" for name in wanted]
 
 
 def test_a_module_that_is_called_twice_and_one_with_two_names(tmp_path):
@@ -249,15 +241,9 @@ def test_a_second_model_has_another_name(tmp_path):
         trees.add(teacher)
         trees.add(nn.Sequential(shared, model[0]))  # which is gone at once
         spans = recorded(tmp_path, lambda: model(shared(teacher(torch.ones(2, 4)))))
-    assert names(spans) == [
-        "tk/module/forward/Sequential_2#Sequential",
-        "tk/module/forward/Sequential_2.0#Block",
-        "tk/module/forward/Sequential_2.0.inner#Linear",
-        "tk/module/forward/Sequential_3.0#ReLU",
-        "tk/module/forward/Sequential#Sequential",
-        "tk/module/forward/0#Block",
-        "tk/module/forward/0.inner#Linear",
-    ]
+    wanted = [f"Sequential_2{name}" for name in ("#Sequential", ".0#Block", ".0.inner#Linear")]
+    wanted += ["Sequential_3.0#ReLU", "Sequential#Sequential", "0#Block", "0.inner#Linear"]
+    assert names(spans) == [f"tk/module/forward/{name}" for name in wanted]
 
 
 def test_a_module_that_calls_itself(tmp_path):

@@ -21,14 +21,7 @@ from tracekit.errors import StoreError, UsageError
 
 
 def a_run(outcome="ok"):
-    return manifest.Manifest(
-        run_id="1",
-        tracekit_version="0",
-        created_at="now",
-        stage="pretrain",
-        engine="ddp",
-        outcome=outcome,
-    )
+    return manifest.Manifest("1", "0", "now", "pretrain", "ddp", outcome=outcome)
 
 
 def make(target, *, outcome="ok", force=False):

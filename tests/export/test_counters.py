@@ -4,7 +4,7 @@ import pytest
 from every_trace import REPO
 from perfetto_engine import Engine, engine_folder
 from perfetto_read_back import exported
-from traces_by_hand import call, kernel, span
+from traces_by_hand import call, kernel, memory, span
 
 import tracekit
 
@@ -14,17 +14,9 @@ _VALUES = (
 )
 
 
-def memory(at, allocated_bytes, reserved_bytes):
-    args = {
-        "Addr": 1,
-        "Bytes": 1,
-        "Total Allocated": allocated_bytes,
-        "Total Reserved": reserved_bytes,
-        "Device Type": 1,
-        "Device Id": 0,
-    }
-    event = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
-    return {**event, "ts": at, "args": args}
+def allocated(at, size):
+    sums = {"Total Allocated": size, "Total Reserved": 2048}
+    return memory(at, **{"Addr": 1, "Bytes": 1, "Device Type": 1, "Device Id": 0}, **sums)
 
 
 def counters_of(file, out):
@@ -46,14 +38,15 @@ def test_every_counter_of_a_device(tiny_trace, tmp_path):
         call(1, 2, 11),
         call(3, 4, 12, "cudaMemcpyAsync"),
         call(5, 6, 13),
-        memory(1, 512, 2048),
-        memory(7, 256, 2048),
+        allocated(1, 512),
+        allocated(7, 256),
         # 2 · 4 · 8 · 16 = 1024 operations and 4 · (32 + 128 + 64) = 896 bytes in 4 µs.
         kernel("gemm", 10, 14, 11),
         kernel("Memcpy HtoD (Pageable -> Device)", 16, 18, 12, bytes=4_000),
         kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 25, 13),
         {"ph": "C", "name": "ours", "pid": 1, "tid": 1, "ts": 2, "args": {"a": 1.5, "b": "NaN"}},
     ]
+    queue = [(1_000, 1), (3_000, 2), (5_000, 3), (10_000, 2), (16_000, 1), (20_000, 0)]
     assert counters_of(tiny_trace(events), tmp_path / "x.pftrace") == {
         "achieved FLOP/s (0 if unknown)": [(10_000, 256e6), (14_000, 0)],
         "achieved bytes/s (0 if unknown)": [
@@ -65,14 +58,7 @@ def test_every_counter_of_a_device(tiny_trace, tmp_path):
         "allocated": [(1_000, 512), (7_000, 256)],
         "reserved": [(1_000, 2048), (7_000, 2048)],
         "exposed communication": [(20_000, 0), (25_000, 5_000)],
-        "queue length of stream 7": [
-            (1_000, 1),
-            (3_000, 2),
-            (5_000, 3),
-            (10_000, 2),
-            (16_000, 1),
-            (20_000, 0),
-        ],
+        "queue length of stream 7": queue,
         "ours: a": [(2_000, 1.5)],
     }
 

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 from pathlib import Path
+from unittest.mock import Mock
 from urllib.parse import urlsplit
 
 import pytest
@@ -227,10 +228,7 @@ def test_the_title_has_no_signature(tmp_path):
 
 def test_view_names_a_temporary_folder_that_is_full(cli, trace_file, tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
+    full = Mock(side_effect=OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     monkeypatch.setattr("tracekit.export.perfetto.export_perfetto", full)
     done = cli("view", trace_file, "--ui", "http://x", is_here=True)
     assert done.exit_code == StoreError.exit_code

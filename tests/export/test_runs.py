@@ -1,5 +1,7 @@
 """Rows of statements are written in runs per track; a failure leaves no output."""
 
+from unittest.mock import Mock
+
 import pytest
 
 from tracekit.errors import QueryError
@@ -48,11 +50,7 @@ def test_unread_rows_do_not_block_the_next_run(of_hostile):
 
 def test_a_reader_that_stops_midway_does_not_block_others(of_hostile):
     endless = "SELECT 1 AS key, i AS start_ns, 1::BIGINT, 'n' FROM range(1000000000000) AS t (i)"
-
-    def full(block):
-        raise OSError("full")
-
-    writer = PacketWriter(full)
+    writer = PacketWriter(Mock(side_effect=OSError("full")))
     runs = runs_of(of_hostile, [endless], 1)
     with pytest.raises(OSError, match="full"):
         write_slices(writer, runs)
@@ -61,13 +59,10 @@ def test_a_reader_that_stops_midway_does_not_block_others(of_hostile):
 
 
 def test_an_export_that_cannot_be_written_leaves_nothing_behind(of_hostile):
-    def full(block):
-        raise OSError("full")
-
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(packets, "BLOCK_BYTES", 1_500)
         with pytest.raises(OSError, match="full"):
-            export_perfetto(of_hostile, full)
+            export_perfetto(of_hostile, Mock(side_effect=OSError("full")))
     left = "SELECT count(*) FROM duckdb_tables() WHERE temporary AND table_name LIKE 'export%'"
     assert of_hostile.sql(left).rows == [(0,)]
     done = export_perfetto(of_hostile, len)

@@ -59,21 +59,17 @@ def in_itself():
     return found
 
 
-def deep(depth):
-    found = []
+def deep(depth, leaf=0):
     for _ in range(depth):
-        found = [found]
-    return found
+        leaf = [leaf]
+    return leaf
 
 
 def chain():
     """Return lists that are shallow individually and deep together."""
-    found = []
-    last = 0
+    found = [0]
     for _ in range(30):
-        for _ in range(50):
-            last = [last]
-        found.append(last)
+        found.append(deep(50, found[-1]))
     return found
 
 
@@ -210,27 +206,16 @@ def test_a_repeated_string_id(tmp_path, load_file):
 def test_metrics_of_one_number(tmp_path):
     samples = [{"timestamp": at, "typeId": 0, "metricId": 1, "value": 5} for at in (10, 20)]
     metrics = [{"typeId": 0, "metricId": 1, "metricName": f"m{n}"} for n in range(1_000)]
-    path = database(
-        tmp_path / "x.sqlite",
-        export(
-            CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 30, 7, 1)],
-            GPU_METRICS=samples,
-            TARGET_INFO_GPU_METRICS=metrics,
-        ),
-    )
-    with tracekit.open(path, cache=False) as trace:
-        rows = trace.sql("SELECT name, value FROM counter_samples").rows
-    assert rows == [("m0", 5)] * 2
+    kernels = {"CUPTI_ACTIVITY_KIND_KERNEL": [gemm(0, 30, 7, 1)]}
+    tables = export(**kernels, GPU_METRICS=samples, TARGET_INFO_GPU_METRICS=metrics)
+    with tracekit.open(database(tmp_path / "x.sqlite", tables), cache=False) as trace:
+        assert trace.sql("SELECT name, value FROM counter_samples").rows == [("m0", 5)] * 2
 
 
 def test_computed_columns_are_not_read(tmp_path, load_file):
-    path = database(
-        tmp_path / "x.sqlite",
-        export(
-            CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)],
-            CUPTI_ACTIVITY_KIND_RUNTIME=[api(0, 1, "cudaLaunchKernel_v7000", 1)],
-        ),
-    )
+    calls = {"CUPTI_ACTIVITY_KIND_RUNTIME": [api(0, 1, "cudaLaunchKernel_v7000", 1)]}
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)], **calls)
+    path = database(tmp_path / "x.sqlite", tables)
     with closing(sqlite3.connect(path)) as db:
         db.execute(
             "CREATE TABLE ThreadNames (globalTid, nameId AS (length(hex(zeroblob(40000000)))))"
@@ -358,10 +343,8 @@ def test_processes_of_one_number_on_several_machines(tmp_path, load_file):
         for n in range(100)
     ]
     devices = [{"pid": 1, "cudaId": n, "gpuId": n} for n in range(30_000)]
-    path = database(
-        tmp_path / "x.sqlite",
-        export(CUPTI_ACTIVITY_KIND_KERNEL=kernels, TARGET_INFO_CUDA_DEVICE=devices),
-    )
+    tables = export(CUPTI_ACTIVITY_KIND_KERNEL=kernels, TARGET_INFO_CUDA_DEVICE=devices)
+    path = database(tmp_path / "x.sqlite", tables)
     assert load_file(path).sql("SELECT count(DISTINCT device) FROM event") == [(100,)]
 
 
@@ -374,14 +357,9 @@ def test_records_of_an_event_that_match_no_wait(tmp_path, load_file):
         | {"eventSyncId": 10**9 + n if n else count - 2}
         for n in range(count)
     ]
-    path = database(
-        tmp_path / "x.sqlite",
-        export(
-            CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 10, 7, 1)],
-            CUPTI_ACTIVITY_KIND_CUDA_EVENT=records,
-            CUPTI_ACTIVITY_KIND_SYNCHRONIZATION=waits,
-        ),
-    )
+    found = {"CUDA_EVENT": records, "SYNCHRONIZATION": waits, "KERNEL": [gemm(0, 10, 7, 1)]}
+    tables = export(**{f"CUPTI_ACTIVITY_KIND_{name}": rows for name, rows in found.items()})
+    path = database(tmp_path / "x.sqlite", tables)
     begun = time.process_time()
     rows = load_file(path).sql(
         "SELECT args ->> 'wait_on_cuda_event_record_corr_id' FROM event "

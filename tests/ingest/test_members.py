@@ -42,8 +42,6 @@ def test_any_text_survives(load, text):
     assert loaded.sql("SELECT host_name FROM trace") == [(text,)]
 
 
-# -- metadata --------------------------------------------------------------------------------------
-
 EVENT = {"ph": "X", **BASE, "dur": 1}
 
 

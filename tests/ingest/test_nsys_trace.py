@@ -11,9 +11,6 @@ from traces_by_hand import call, kernel, span
 
 import tracekit
 from tracekit.errors import TraceError
-from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.database_trace import DatabaseReader
-from tracekit.ingest.nsys_trace import NsysExport
 
 TWO_PROCESSES = export(
     CUPTI_ACTIVITY_KIND_KERNEL=[
@@ -139,37 +136,29 @@ def test_every_row_is_its_event(tmp_path):
         assert waits["Stream Wait Event"] == ["14", "5", "21"]
         assert waits["Event Sync"] == [None, "6", None]
         assert waits["Stream Sync"] == [None, None, None]
-        assert trace.sql("SELECT name, ts_ns - 5e9::BIGINT FROM instant").rows == [
-            ("here", -16_000)
-        ]
-        opened = (
-            "SELECT name, ts_ns - 5e9::BIGINT FROM event JOIN unpaired USING (trace_id, event_id)"
-        )
+        times = "SELECT name, ts_ns - 5e9::BIGINT FROM "
+        assert trace.sql(times + "instant").rows == [("here", -16_000)]
+        opened = times + "event JOIN unpaired USING (trace_id, event_id)"
         assert trace.sql(opened).rows == [("open", -17_000)]
-        assert trace.sql(
-            "SELECT args ->> 'domain' FROM event WHERE name = 'ncclAllReduce'"
-        ).rows == [("NCCL",)]
+        domain = "SELECT args ->> 'domain' FROM event WHERE name = 'ncclAllReduce'"
+        assert trace.sql(domain).rows == [("NCCL",)]
         named = "SELECT pid, tid, process_name, thread_name FROM thread WHERE pid > 99 ORDER BY ALL"
         assert trace.sql(named).rows == [
             (100, 0, "python3", None),
             (100, 101, "python3", "main [é]"),
             (200, 202, None, None),
         ]
-        assert trace.sql(
-            "SELECT host_name, base_time_ns, metadata ->> 'nsys_version' FROM trace"
-        ).rows == [("node7", 1_779_630_014_975_716_426, "2026.2.1.210")]
+        about = "SELECT host_name, base_time_ns, metadata ->> 'nsys_version' FROM trace"
+        assert trace.sql(about).rows == [("node7", 1_779_630_014_975_716_426, "2026.2.1.210")]
         described = "SELECT device_id, name, compute_capability, sm_count FROM device"
         assert trace.sql(described).rows[3] == (3, "NVIDIA H100 80GB HBM3", "9.0", 132)
 
 
-def test_processes_on_one_device_keep_their_streams(tmp_path):
+def test_processes_on_one_device_keep_their_streams(tmp_path, load_file):
     kernels = [gemm(0, 9_000, 7, 1), gemm(1_000, 8_000, 7, 1, globalPid=SECOND, contextId=2)]
     path = database(tmp_path / "a.sqlite", export(CUPTI_ACTIVITY_KIND_KERNEL=kernels))
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT device, stream FROM event ORDER BY ts_ns").rows == [
-            (0, 7),
-            (0, BASE + 7),
-        ]
+    streams = load_file(path).sql("SELECT device, stream FROM event ORDER BY ts_ns")
+    assert streams == [(0, 7), (0, BASE + 7)]
 
 
 def test_analyses_match_those_of_a_chrome_trace(tmp_path, tiny_trace):
@@ -212,7 +201,7 @@ def test_analyses_match_those_of_a_chrome_trace(tmp_path, tiny_trace):
             assert found[0] == found[1], name
 
 
-def test_ranges_of_emit_nvtx_are_ops(tmp_path):
+def test_ranges_of_emit_nvtx_are_ops(tmp_path, load_file):
     texts = [
         "aten::add, seq = 17, op_id = 9, sizes = [[2, 3], []], input_op_ids = [[4, 0]]",
         "aten::empty, op_id = 12, sizes = [[]]",
@@ -223,21 +212,18 @@ def test_ranges_of_emit_nvtx_are_ops(tmp_path):
     ]
     ranges = [ranged(number * 10, number * 10 + 5, text) for number, text in enumerate(texts)]
     path = database(tmp_path / "a.sqlite", export(NVTX_EVENTS=ranges))
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql(
-            "SELECT category, name, sequence_number, forward_thread, args ->> 'Input Dims' "
-            "FROM event ORDER BY ts_ns"
-        ).rows == [
-            ("cpu_op", "aten::add", 17, 0, "[[2,3],[]]"),
-            ("cpu_op", "aten::empty", None, None, "[[]]"),
-            ("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 17, 1, None),
-            ("cpu_op", "MyFunction", 18, 0, None),
-            ("user_annotation", "tk/step 3", None, None, None),
-            ("user_annotation", "a range, of mine", None, None, None),
-        ]
+    columns = "category, name, sequence_number, forward_thread, args ->> 'Input Dims'"
+    assert load_file(path).sql(f"SELECT {columns} FROM event ORDER BY ts_ns") == [
+        ("cpu_op", "aten::add", 17, 0, "[[2,3],[]]"),
+        ("cpu_op", "aten::empty", None, None, "[[]]"),
+        ("cpu_op", "autograd::engine::evaluate_function: AddBackward0", 17, 1, None),
+        ("cpu_op", "MyFunction", 18, 0, None),
+        ("user_annotation", "tk/step 3", None, None, None),
+        ("user_annotation", "a range, of mine", None, None, None),
+    ]
 
 
-def test_rows_that_are_no_events_are_counted(tmp_path):
+def test_rows_that_are_no_events_are_counted(tmp_path, load_file):
     bad = [
         ranged(0, 10, None),
         ranged(5, 2, "ends before it starts"),
@@ -251,16 +237,14 @@ def test_rows_that_are_no_events_are_counted(tmp_path):
         latin = "UPDATE NVTX_EVENTS SET text = CAST(x'636166e9' AS TEXT) WHERE text = 'coffee'"
         connection.execute(latin)
         connection.commit()
-    reader = DatabaseReader(ByteStream(path), (NsysExport,))
-    assert sum(rows.row_count for rows in reader.blocks()) == 3
-    assert len(reader.faults.rejected) == 3
-    assert [fault.reason for fault in reader.faults.repaired] == ["invalid UTF-8"]
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT name, ts_ns, dur_ns FROM event ORDER BY event_id").rows == [
-            ("", 0, 10),
-            ("caf\ufffd", 7, 2),
-            ("before the session", -1_500, 2_000),
-        ]
+    loaded = load_file(path)
+    assert len(loaded.rejected) == 3
+    assert [reason for *_, reason in loaded.repaired] == ["invalid UTF-8"]
+    assert loaded.sql("SELECT name, ts_ns, dur_ns FROM event ORDER BY event_id") == [
+        ("", 0, 10),
+        ("caf\ufffd", 7, 2),
+        ("before the session", -1_500, 2_000),
+    ]
 
 
 def test_it_is_found_by_name_and_by_content(tmp_path):
@@ -317,16 +301,16 @@ def test_metrics_of_gpus_are_samples(tmp_path):
         ]
 
 
-def test_tables_may_have_a_number(tmp_path):
+def test_tables_may_have_a_number(tmp_path, load_file):
     tables = export(
         CUPTI_ACTIVITY_KIND_KERNEL_V2=[gemm(0, 1, 7, 1)],
         CUPTI_ACTIVITY_KIND_KERNEL_V3=[gemm(0, 2, 7, 1)],
     )
-    with tracekit.open(database(tmp_path / "a.sqlite", tables), cache=False) as trace:
-        assert trace.sql("SELECT dur_ns FROM event").rows == [(2,)]
+    path = database(tmp_path / "a.sqlite", tables)
+    assert load_file(path).sql("SELECT dur_ns FROM event") == [(2,)]
 
 
-def test_times_of_the_epoch_have_no_base(tmp_path):
+def test_times_of_the_epoch_have_no_base(tmp_path, load_file):
     tables = export(
         CUPTI_ACTIVITY_KIND_KERNEL=[
             gemm(1_779_630_014_975_716_427, 1_779_630_014_975_716_500, 7, 1)
@@ -334,10 +318,9 @@ def test_times_of_the_epoch_have_no_base(tmp_path):
         TARGET_INFO_SESSION_START_TIME=[{"utcEpochNs": 1_779_630_014_975_716_426}],
         META_DATA_EXPORT=[{"name": "EXPORT_PARAM_TIME_NORMALIZE", "value": "true"}],
     )
-    with tracekit.open(database(tmp_path / "a.sqlite", tables), cache=False) as trace:
-        assert trace.sql("SELECT ts_ns, dur_ns, base_time_ns FROM event, trace").rows == [
-            (1_779_630_014_975_716_427, 73, 0)
-        ]
+    loaded = load_file(database(tmp_path / "a.sqlite", tables))
+    times = loaded.sql("SELECT ts_ns, dur_ns, base_time_ns FROM event, trace")
+    assert times == [(1_779_630_014_975_716_427, 73, 0)]
 
 
 def version(number):
@@ -393,7 +376,7 @@ def test_the_hint_for_a_report_is_the_command_that_exports_it(tmp_path):
     assert "nsys export --type sqlite run.nsys-rep" in str(raised.value.hint)
 
 
-def test_views_of_a_database_are_not_read(tmp_path):
+def test_views_of_a_database_are_not_read(tmp_path, load_file):
     path = database(tmp_path / "a.sqlite", export(CUPTI_ACTIVITY_KIND_KERNEL=[gemm(0, 9, 7, 1)]))
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(
@@ -401,5 +384,4 @@ def test_views_of_a_database_are_not_read(tmp_path):
             "1 AS globalTid, load_extension('x') AS text"
         )
         connection.commit()
-    with tracekit.open(path, cache=False) as trace:
-        assert trace.sql("SELECT count(*) FROM event").rows == [(1,)]
+    assert load_file(path).sql("SELECT count(*) FROM event") == [(1,)]

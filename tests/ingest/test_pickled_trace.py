@@ -29,31 +29,19 @@ def written(path, content, protocol=4):
 def history():
     """Return a history: 512 bytes exist before, 1,024 remain, and 4,096 are freed."""
     blocks = [
-        (1024, 1024, "active_allocated"),
-        (512, 256, "active_allocated"),
-        (512, 9, "inactive"),
+        {"size": 1024, "requested_size": 1024, "state": "active_allocated"},
+        {"size": 512, "requested_size": 256, "state": "active_allocated"},
+        {"size": 512, "requested_size": 9, "state": "inactive"},
     ]
-    return {
-        "segments": [
-            {
-                "device": 0,
-                "total_size": 2_097_152,
-                "blocks": [
-                    {"size": size, "requested_size": asked, "state": state}
-                    for size, asked, state in blocks
-                ],
-            }
-        ],
-        "device_traces": [
-            [
-                entry("segment_alloc", 5, 0x1000, 2_097_152),
-                entry("alloc", 10, 0x1000, 1024, MM, FORWARD, MODULE),
-                entry("alloc", 20, 0x2000, 4096, FORWARD, MODULE),
-                entry("free_requested", 30, 0x2000, 4096),
-                entry("free_completed", 40, 0x2000, 4096),
-            ]
-        ],
-    }
+    entries = [
+        entry("segment_alloc", 5, 0x1000, 2_097_152),
+        entry("alloc", 10, 0x1000, 1024, MM, FORWARD, MODULE),
+        entry("alloc", 20, 0x2000, 4096, FORWARD, MODULE),
+        entry("free_requested", 30, 0x2000, 4096),
+        entry("free_completed", 40, 0x2000, 4096),
+    ]
+    segment = {"device": 0, "total_size": 2_097_152, "blocks": blocks}
+    return {"segments": [segment], "device_traces": [entries]}
 
 
 @pytest.mark.parametrize("protocol", [2, 5])
@@ -82,11 +70,9 @@ def test_an_allocation_counts_its_block(tmp_path):
     """Sizes are rounded up to 512, and a rest of at most 1 MiB stays part of the block."""
     mib = 1 << 20
     sizes = [(0, 700, 1024), (4 * mib, 3 * mib, 4 * mib), (8 * mib, mib + 1, mib + 512)]
-    begins = [0, 4 * mib, 8 * mib]
-    ends = [2 * mib, 8 * mib, 20 * mib]
     segments = [
-        {"device": 0, "address": begin, "total_size": end - begin, "blocks": []}
-        for begin, end in zip(begins, ends, strict=True)
+        {"device": 0, "address": begin * mib, "total_size": size * mib, "blocks": []}
+        for begin, size in ((0, 2), (4, 4), (8, 12))
     ]
     entries = [
         entry(action, 10 * i, addr, size)

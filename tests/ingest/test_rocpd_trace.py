@@ -36,17 +36,14 @@ class Process:
             "rocpd_info_kernel_symbol": [
                 {"id": 3, "kernel_name": "_Z4gemmPf.kd", "display_name": "gemm(float*)"}
             ],
-            **{
-                f"rocpd_{name}": []
-                for name in ("event", "region", "kernel_dispatch", "memory_copy")
-            },
         }
+        names = ["event", "region", "kernel_dispatch", "memory_copy"]
         if self.is_tracked:
-            categories = self.tables["rocpd_string"]
+            names += ["track", "timestamp"]
             self.tables["rocpd_info_category"] = [
-                {"id": row["id"], "name": row["string"]} for row in categories
+                {"id": number, "name": text} for text, number in ID.items()
             ]
-            self.tables |= {"rocpd_track": [], "rocpd_timestamp": []}
+        self.tables |= {f"rocpd_{name}": [] for name in names}
 
     def add(self, table, start, end, category, stack, **more):
         events = self.tables["rocpd_event"]
@@ -134,13 +131,12 @@ def test_every_row_is_its_event(tmp_path, version):
         assert trace.sql(classes).rows == [("gemm", 2), ("memcpy_h2d", 1)]
 
 
-def test_without_streams_queues_keep_apart(tmp_path):
+def test_without_streams_queues_keep_apart(tmp_path, load_file):
     one = process("3")
     one.tables["rocpd_kernel_dispatch"][1] |= {"stream_id": 0, "queue_id": 6}
-    path = database(tmp_path / "a.db", one.written())
-    with tracekit.open(path, cache=False) as trace:
-        streams = "SELECT stream FROM event WHERE category = 'kernel' ORDER BY ts_ns"
-        assert trace.sql(streams).rows == [(5,), (6,)]
+    loaded = load_file(database(tmp_path / "a.db", one.written()))
+    streams = "SELECT stream FROM event WHERE category = 'kernel' ORDER BY ts_ns"
+    assert loaded.sql(streams) == [(5,), (6,)]
 
 
 def test_merged_processes_keep_their_numbers(tmp_path):
@@ -148,12 +144,8 @@ def test_merged_processes_keep_their_numbers(tmp_path):
     base = 1 << 32
     with tracekit.open(database(tmp_path / "merged.db", tables), cache=False) as trace:
         numbers = "SELECT correlation, stream FROM event WHERE category = 'kernel' ORDER BY ALL"
-        assert trace.sql(numbers).rows == [
-            (11, 0),
-            (12, 7),
-            (base + 11, base),
-            (base + 12, base + 7),
-        ]
+        expected = [(n + at, n + stream) for n in (0, base) for at, stream in ((11, 0), (12, 7))]
+        assert trace.sql(numbers).rows == expected
         assert trace.sql("SELECT count(launch_id)::BIGINT FROM launch_link").rows == [(6,)]
 
 

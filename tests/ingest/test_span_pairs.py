@@ -193,9 +193,6 @@ def test_public_samples(load, public_traces):
     assert unpaired(loaded) == [(8, True, NO_END), (12, False, NO_BEGIN)]
 
 
-# -- random trees ----------------------------------------------------------------------------------
-
-
 def in_order(found):
     return sorted(found, key=lambda span: (span[1], -span[2], span[0]))
 

@@ -143,9 +143,6 @@ def test_random_times(load):
     check()
 
 
-# -- ids -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("pid", "number", "text"),
     [

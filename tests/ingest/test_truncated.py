@@ -183,9 +183,6 @@ def test_a_real_trace_truncated(split, sample_trace):
         assert data[:cut].count(b'"ph":') - len(found.rows) <= 1
 
 
-# -- the file itself -------------------------------------------------------------------------------
-
-
 def test_a_folder_and_a_missing_file(tmp_path):
     for path in (tmp_path, tmp_path / "no"):
         with pytest.raises(TraceError) as raised:

@@ -9,6 +9,7 @@ from formats_by_hand import SESSION_NS, Space, gpu_space
 import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.sources import find_traces
 from tracekit.ingest.xspace_trace import XSpaceReader
 
 
@@ -34,9 +35,8 @@ def test_work_calls_and_steps(tmp_path):
             sizes = "SELECT dur_ns, args ->> 'grid', args ->> 'bytes' FROM event WHERE category = "
             assert trace.sql(sizes + "'kernel' LIMIT 1").rows == [(2001, "[4,2,1]", None)]
             assert trace.sql(sizes + "'gpu_memcpy'").rows == [(1000, None, "4096")]
-            assert trace.sql("SELECT device_id, compute_capability FROM device").rows == [
-                (1, "9.0")
-            ]
+            device = "SELECT device_id, compute_capability FROM device"
+            assert trace.sql(device).rows == [(1, "9.0")]
             calls = "SELECT name FROM event WHERE category = 'python_function'"
             assert trace.sql(calls).rows == [("loop.py(12): run",)]
             assert trace.query("steps").to_dicts()[0]["step"] == 4
@@ -127,8 +127,7 @@ def test_ops_that_the_cpu_runs_are_its_work(tmp_path):
 def test_the_space_takes_precedence_over_files_of_xprof(tmp_path):
     path = gpu_space().file(tmp_path)
     (tmp_path / "host.trace.json.gz").write_bytes(gzip.compress(b'{"traceEvents": []}'))
-    with tracekit.open(tmp_path, cache=False) as trace:
-        assert trace.sql("SELECT file_name FROM trace").rows == [(path.name,)]
+    assert [place.name for place in find_traces([tmp_path])] == [path.name]
 
 
 def test_a_truncated_file_keeps_its_complete_planes(tmp_path):

@@ -292,6 +292,18 @@ def test_a_client_of_http_that_leaves_takes_its_call_with_it(folder, environment
         anyio.run(run, url)
 
 
+def asked(folder, environment, trace, *module):
+    """Return the last line and stderr of a process of a call whose stdin stays open."""
+    request = {"folders": [str(folder)], "tool": "open", "arguments": {"trace": trace}}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    command = [sys.executable, "-P", *module]
+    with subprocess.Popen(command, env=environment, **pipes, text=True) as process:
+        process.stdin.write(json.dumps(request) + "\n")
+        process.stdin.flush()
+        process.wait(60)
+        return json.loads(process.stdout.read().splitlines()[-1]), process.stderr.read()
+
+
 def test_a_link_created_after_the_check_cannot_be_followed(folder, environment):
     """A user who can write to the folder can replace a file by a link after the check."""
     outside = shutil.copyfile(folder / "a.json", folder.parent / "outside.json")
@@ -299,17 +311,7 @@ def test_a_link_created_after_the_check_cannot_be_followed(folder, environment):
     passed = "answers.allowed = lambda folders, name: folders[0] / name"
     script = f"from tracekit.mcp import answers, call; {passed}; call.main()"
     for trace, is_error in (("a.json", False), ("link.json", True)):
-        request = {"folders": [str(folder)], "tool": "open", "arguments": {"trace": trace}}
-        with subprocess.Popen(
-            [sys.executable, "-P", "-c", script],
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        ) as process:
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
-            answer = json.loads(process.stdout.readlines()[-1])
+        answer, _ = asked(folder, environment, trace, "-c", script)
         assert answer["is_error"] is is_error, answer
         assert is_error is ("Permission denied" in answer["text"])
 
@@ -320,21 +322,9 @@ def test_printed_text_is_not_part_of_the_protocol(folder, environment):
     cache = Path(environment["TRACEKIT_CACHE_DIR"])
     cache.mkdir()
     cache.chmod(0o777)
-    request = {"folders": [str(folder)], "tool": "open", "arguments": {"trace": "a.json"}}
-    with subprocess.Popen(
-        [sys.executable, "-P", "-m", "tracekit.mcp.call"],
-        env=environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
-        process.wait(60)
-        *_, line = process.stdout.read().splitlines()
-        assert not json.loads(line)["is_error"]
-        assert "every user can write to this cache folder" in process.stderr.read()
+    answer, logged = asked(folder, environment, "a.json", "-m", "tracekit.mcp.call")
+    assert not answer["is_error"]
+    assert "every user can write to this cache folder" in logged
 
 
 @_NIGHTLY

@@ -2,8 +2,6 @@
 
 from tracekit.paper.tables import find_table, load_tables
 
-# -- marks: impossible values ----------------------------------------------------------------------
-
 
 def marked(name, column):
     return {
@@ -30,9 +28,6 @@ def test_every_mark_is_of_a_column_and_names_a_row():
         for reason in reasons:
             assert str(reason).partition(":")[0] in names
         assert ("as_printed" in names) == bool(reasons)
-
-
-# -- the loader ------------------------------------------------------------------------------------
 
 
 def test_tables_come_in_the_order_of_the_paper():

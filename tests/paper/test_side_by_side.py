@@ -28,8 +28,8 @@ ROW = {"batch_size": 1, "tokens_per_s_mean": 1.0}
 """A run of the paper's Table III."""
 
 
-def forward(module, op=""):
-    return f"tk/phase/forward;tk/module/forward/{module}{op}"
+def forward(module):
+    return f"tk/phase/forward;tk/module/forward/{module}"
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,6 @@ def alone(rows, run):
     return [row for row in rows if row["run"] == run and row["paper_hardware"] is None]
 
 
-# -- what differs ----------------------------------------------------------------------------------
-
-
 def test_everything_that_differs_is_marked(cli, write_run):
     members = {"model": "tiny", "engine": "ddp", "parameter_count": 4_000_000}
     members |= {"sequence_length": 64, "precision": "fp32"}
@@ -73,7 +70,7 @@ def test_unstated_facts_of_a_run_count_as_different(cli, write_run):
 
 
 def test_every_run_of_a_row_has_its_line(cli, write_run):
-    write_run("bs1", opt="Z2", batch_size=1, tokens_per_s_mean=1.0, **A800)
+    write_run("bs1", opt="Z2", **ROW, **A800)
     folder = write_run("bs8", opt="Z2", batch_size=8, tokens_per_s_mean=8.0, **A800)
     rows = [row for row in rows_of(cli, "table3", folder.parent) if row["run"]]
     assert [(row["run"], row["model"], row["mark"]) for row in rows] == [
@@ -106,14 +103,9 @@ def test_another_model_is_compared_with_the_nearest_one(cli, write_run):
 )
 def test_devices_are_identified_by_product(cli, write_run, device, platform, mark):
     members = {**A800, "environment": Environment(devices=[device]), "parallel": Parallel()}
-    folder = write_run(
-        "tuned", stage="finetune", opt="L", batch_size=1, tokens_per_s_mean=1.0, **members
-    )
+    folder = write_run("tuned", stage="finetune", opt="L", **ROW, **members)
     rows = rows_of(cli, "table9", folder, "--platform", platform)
     assert [row["mark"] for row in rows if row["run"]] == [mark]
-
-
-# -- conditions ------------------------------------------------------------------------------------
 
 
 def test_a_product_of_another_shape_is_another_product(cli, write_run):
@@ -168,20 +160,10 @@ def test_people_read_it_on_narrow_terminals_too(cli, kept):
     assert "L layers (1, not 32)" in " ".join(" ".join(lines).split())
 
 
-# -- methods, from manifests -----------------------------------------------------------------------
-
-
 def test_strictly_a_run_has_the_method_model_layers_and_batch_size_of_its_row(cli, write_run):
     memory = [RankMemory(0, 60 * 10**9), RankMemory(1, 66 * 10**9)]
-    write_run(
-        "fits",
-        opt="Z3+R",
-        batch_size=1,
-        sequence_length=512,
-        tokens_per_s_mean=9000.5,
-        tokens_per_s_std=3.0,
-        peak_memory=memory,
-    )
+    speed = {"tokens_per_s_mean": 9000.5, "tokens_per_s_std": 3.0}
+    write_run("fits", opt="Z3+R", batch_size=1, sequence_length=512, peak_memory=memory, **speed)
     write_run("oom", opt="Naive", batch_size=1, outcome="oom", reason="CUDA out of memory")
     write_run("large", opt="R", batch_size=32, tokens_per_s_mean=1.0)
     write_run("cut", opt="F", batch_size=1, layers=4, tokens_per_s_mean=1.0)
@@ -227,10 +209,8 @@ def test_table2_is_about_two_frameworks(cli, write_run):
     folder = write_run("ddp", engine="ddp", opt="Naive", batch_size=1, tokens_per_s_mean=6.0)
     rows = rows_of(cli, "table2", folder.parent)
     (row,) = rows_of_run(rows, "megatron")
-    assert (row["framework"], row["paper_tokens_per_s"], row["our_tokens_per_s"]) == (
-        *("Megatron", 13977.0),
-        5.0,
-    )
+    rates = (row["paper_tokens_per_s"], row["our_tokens_per_s"])
+    assert (row["framework"], *rates) == ("Megatron", 13977.0, 5.0)
     (row,) = alone(rows, "ddp")
     assert row["note"] == "engine ddp: the paper has Megatron or DeepSpeed"
 
@@ -247,20 +227,10 @@ def test_table1_lists_our_hardware_once(cli, write_run):
     ]
 
 
-# -- phases and parts, from traces -----------------------------------------------------------------
-
 TRAINING = [
-    ("tk/phase/forward;tk/module/forward/model.layers.0.mlp#LlamaMLP", GEMM, 6.0),
-    (
-        "tk/phase/forward;tk/module/forward/model.layers.0.self_attn#LlamaAttention",
-        ELEMENTWISE,
-        2.0,
-    ),
-    (
-        "tk/phase/forward;tk/module/forward/model.layers.1.self_attn#LlamaAttention",
-        ELEMENTWISE,
-        4.0,
-    ),
+    (forward("model.layers.0.mlp#LlamaMLP"), GEMM, 6.0),
+    (forward("model.layers.0.self_attn#LlamaAttention"), ELEMENTWISE, 2.0),
+    (forward("model.layers.1.self_attn#LlamaAttention"), ELEMENTWISE, 4.0),
     ("tk/phase/backward", GEMM, 19.0),
     ("tk/phase/backward", ALL_REDUCE, 9.0),
     ("tk/phase/optimizer", ELEMENTWISE, 4.0),
@@ -287,12 +257,9 @@ def test_phases_modules_and_shares_per_step(cli, write_run):
     (comm,) = (row for row in rows if row["module"] == "non-overlapping communication")
     assert comm["our_time_ms"] == pytest.approx(0.009)
 
-    (forward,) = (
-        row
-        for row in rows_of_run(rows_of(cli, "table8", folder), "naive")
-        if row["our_attention_ms"]
-    )
-    assert (forward["phase"], forward["our_attention_ms"]) == ("forward", pytest.approx(0.003))
+    rows = rows_of_run(rows_of(cli, "table8", folder), "naive")
+    found = [(row["phase"], row["our_attention_ms"]) for row in rows if row["our_attention_ms"]]
+    assert found == [("forward", pytest.approx(0.003))]
 
     shares = {row["phase"]: row for row in rows_of_run(rows_of(cli, "table13", folder), "naive")}
     assert shares["forward"]["our_gemm_pct"] == pytest.approx(50)
@@ -305,11 +272,9 @@ def test_phases_modules_and_shares_per_step(cli, write_run):
 
 def test_the_norm_after_attention_is_not_attention(cli, write_run):
     """Hugging Face's `post_attention_layernorm` is named after attention, and was averaged in."""
-    layer = "tk/phase/forward;tk/module/forward/model.layers.0"
-    step = [
-        (f"{layer}.self_attn#LlamaAttention", ELEMENTWISE, 8.0),
-        (f"{layer}.post_attention_layernorm#LlamaRMSNorm", ELEMENTWISE, 2.0),
-    ]
+    norm = forward("model.layers.0.post_attention_layernorm#LlamaRMSNorm")
+    attention = forward("model.layers.0.self_attn#LlamaAttention")
+    step = [(attention, ELEMENTWISE, 8.0), (norm, ELEMENTWISE, 2.0)]
     rows = rows_of(cli, "table8", write_run("naive", opt="Naive", batch_size=2, steps=[step]))
     found = {row["phase"]: row["our_attention_ms"] for row in rows_of_run(rows, "naive")}
     assert found["forward"] == pytest.approx(0.008)
@@ -339,11 +304,8 @@ def test_serving_in_strict_mode_matches_the_same_engine(cli, write_run):
     attention = f"{batch};tk/module/forward/model.layers.0.self_attn#LlamaAttention"
     ffn = f"{batch};tk/module/forward/model.layers.0.mlp#LlamaMLP"
     step = [(attention, "_fwd_kernel_token_att1", 7.0), (ffn, GEMM, 3.0), (batch, ALL_REDUCE, 2.0)]
-    members = {
-        "stage": "serve",
-        "load": Load(request_count=8, prompt_token_count=512, max_new_token_count=64),
-        "steps": [step, step],
-    }
+    load = Load(request_count=8, prompt_token_count=512, max_new_token_count=64)
+    members = {"stage": "serve", "load": load, "steps": [step, step]}
     write_run("light", engine="lightllm", **members)
     folder = write_run("ours", engine="transformers", **members)
     rows = rows_of(cli, "table10", folder.parent)
@@ -368,9 +330,6 @@ def test_serving_in_strict_mode_matches_the_same_engine(cli, write_run):
     sections = {row["section"]: row for row in rows_of_run(rows, "light")}
     assert sections["attention"]["our_time_ms"] == pytest.approx(7.5e-3)
     assert sections["transformer"]["our_time_ms"] == pytest.approx(11.5e-3)
-
-
-# -- the command -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["figure4", "figure6", "figure9"])

@@ -9,7 +9,7 @@ import pytest
 from every_trace import REPO
 from msgspec.structs import replace
 from run_of_ranks import write_ranks
-from traces_by_hand import kernel, span, work
+from traces_by_hand import kernel, memory, span, work
 
 import tracekit
 from tracekit import palette
@@ -292,15 +292,8 @@ def test_optional_members_of_a_manifest():
 
 def test_memory_of_a_trace_without_an_accelerator_is_drawn_without_a_reserve(tiny_trace):
     def allocation(at, total, device_type, reserved):
-        args = {
-            "Device Type": device_type,
-            "Device Id": -1 if device_type == 0 else 0,
-            "Bytes": 64,
-            "Total Allocated": total,
-            "Total Reserved": reserved,
-        }
-        place = {"cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
-        return {"ph": "i", "s": "t", "ts": at, **place, "args": args}
+        place = {"Device Type": device_type, "Device Id": device_type - 1, "Bytes": 64}
+        return memory(at, **place, **{"Total Allocated": total, "Total Reserved": reserved})
 
     host = [span("cpu_op", "x", 0, 9), allocation(1, 64, 0, 0), allocation(5, 128, 0, 0)]
     with tracekit.open(tiny_trace(host), cache=False) as trace:
@@ -312,8 +305,6 @@ def test_memory_of_a_trace_without_an_accelerator_is_drawn_without_a_reserve(tin
     both = [*host, kernel("k", 2, 8), allocation(6, 256, 1, 512)]
     with tracekit.open(tiny_trace(both, name="both.json"), cache=False) as trace:
         chart = trace.plot.memory()
-    assert [layer["encoding"]["y"]["field"] for layer in chart.spec["layer"]] == [
-        "allocated_bytes",
-        "reserved_bytes",
-    ]
+    drawn = [layer["encoding"]["y"]["field"] for layer in chart.spec["layer"]]
+    assert drawn == ["allocated_bytes", "reserved_bytes"]
     assert chart.spec["encoding"]["color"]["scale"]["domain"] == ["device 0"]

@@ -1,7 +1,5 @@
 """Changes that need further runs or leave a timeline; others are in tests/cases/changes.case."""
 
-import json
-
 import pytest
 from traces_by_hand import span, work
 
@@ -30,81 +28,19 @@ def steps(*events, length):
     return found
 
 
-NUMBER = {"Sequence number": 7}
-# GEMMs of 300 and 200 µs with a function of 100 in between and 50 of Python; backward 1,000.
-LAYERED = steps(
-    annotation("tk/phase/forward", 0, 700),
-    annotation("tk/module/forward/layers.0#Layer", 0, 700),
-    op("aten::mm", 0, 300, **NUMBER),
-    op("aten::gelu", 350, 450),
-    op("aten::mm", 450, 650),
-    op("aten::add", 650, 700),
-    annotation("tk/phase/backward", 700, 1700),
-    op("autograd::engine::evaluate_function: Mm", 700, 1700, **NUMBER, **{"Fwd thread id": 1}),
-    op("aten::mm", 700, 1700),
-    length=1700,
-)
-LOADED = steps(
-    annotation("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", 0, 2000),
-    op("aten::add", 1200, 1800),
-    op("aten::mm", 2000, 3000),
-    length=3000,
-)
-
-
-@pytest.mark.parametrize(
-    ("events", "change", "added"),
-    [
-        # Product and function with the 50 µs of Python between, before the backward pass.
-        (
-            LAYERED,
-            "recompute on module=layers.*",
-            [
-                ("aten::mm", 700, 300),
-                ("tk/module/recompute/layers.0#Layer", 700, 450),
-                ("aten::gelu", 1050, 100),
-            ],
-        ),
-        # Each op takes twice as long for itself and a copy after it.
-        (
-            LAYERED,
-            "accumulate x2",
-            [("aten::mm", 300, 300), ("aten::gelu", 800, 100), ("aten::mm", 1100, 200)],
-        ),
-        # Workers began before the window, which the first batch opens.
-        (
-            LOADED,
-            "loading workers=2",
-            [("batch of worker 1", -2000, 2000), ("batch of worker 2", -1000, 2000)],
-        ),
-    ],
-    ids=["recompute", "accumulate", "loading"],
-)
-@pytest.mark.nightly("simulates three runs")
-def test_added_work_is_in_the_timeline(tmp_path, tiny_trace, events, change, added):
-    timeline = tmp_path / "predicted.json"
-    with tracekit.open(tiny_trace(events, "recorded.json"), cache=False) as trace:
-        found = trace.predict(change, timeline=timeline, is_recorded=True)
-    if change.startswith("recompute"):
-        # The interval has the time of checkpointing itself.
-        assert found.high_ns >= found.predicted_ns + STEPS * 1_000_000
-    drawn = json.loads(timeline.read_text("utf-8"))["traceEvents"]
-    start = min(event["ts"] for event in drawn if event["cat"] == "cpu_op")
-    written = sorted(
-        (event["ts"] - start, event["name"], event["dur"])
-        for event in drawn
-        if event["args"].get("predicted")
-    )
-    assert [(name, ts, dur) for ts, name, dur in written[: len(added)]] == added
-    with tracekit.open(timeline, cache=False) as trace:
-        (row,) = trace.query("timeline").to_dicts()
-        assert row["window_ns"] == found.predicted_ns
-        if change.startswith("recompute"):
-            (again,) = trace.sql(
-                "SELECT sum(a.dur_ns), any_value(m.path) FROM attributed_events AS a "
-                "LEFT JOIN module AS m USING (trace_id, module_id) WHERE phase = 'recompute'"
-            )
-            assert again == (4 * 400_000, "layers.0")
+def test_batches_of_workers_are_in_the_timeline(tmp_path, tiny_trace):
+    """Workers began before the window, which the first batch opens."""
+    loader = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+    events = (annotation(loader, 0, 2000), op("aten::add", 1200, 1800), op("aten::mm", 2000, 3000))
+    path = tiny_trace(steps(*events, length=3000))
+    with tracekit.open(path, cache=False) as trace:
+        trace.predict("loading workers=2", timeline=tmp_path / "predicted.json", is_recorded=True)
+    with tracekit.open(tmp_path / "predicted.json", cache=False) as trace:
+        ((begin_ns,),) = trace.sql("SELECT min(ts_ns) FROM event WHERE category = 'cpu_op'")
+        batches = "SELECT name, ts_ns, dur_ns FROM event WHERE name LIKE 'batch%' ORDER BY ts_ns"
+        assert trace.sql(batches).rows[:2] == [
+            (f"batch of worker {n}", begin_ns - (3 - n) * 1_000_000, 2_000_000) for n in (1, 2)
+        ]
 
 
 @pytest.mark.parametrize(
@@ -124,7 +60,7 @@ def test_sizes_of_two_runs(tiny_trace, change, step):
         events = steps(
             annotation("tk/phase/forward", 0, length),
             annotation("tk/module/forward/layers.0#Layer", 0, length),
-            op("aten::gelu", 0, length, **NUMBER),
+            op("aten::gelu", 0, length, **{"Sequence number": 7}),
             op("aten::mm", length, length + 200),
             length=length + 200,
         )

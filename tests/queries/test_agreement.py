@@ -50,18 +50,15 @@ SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
 # For each figure, all analyses that have it. Any two of them must agree.
 FIGURES = {
-    "kernel time by class": [
-        Figure("kernel_classes", "class", "kernel_ns"),
-        Figure("module_classes", "class", "self_kernel_ns"),
-        Figure("kernels", "class", "kernel_ns", params=ALL),
-        Figure("short_kernels", "class", "kernel_ns", lambda row: row["class"], SHORT),
-    ],
-    "wall time by class": [
-        Figure("kernel_classes", "class", "wall_ns"),
-        Figure("module_classes", "class", "self_wall_ns"),
-        Figure("kernels", "class", "wall_ns", params=ALL),
-        Figure("short_kernels", "class", "wall_ns", lambda row: row["class"], SHORT),
-    ],
+    **{
+        f"{time} time by class": [
+            Figure("kernel_classes", "class", f"{time}_ns"),
+            Figure("module_classes", "class", f"self_{time}_ns"),
+            Figure("kernels", "class", f"{time}_ns", params=ALL),
+            Figure("short_kernels", "class", f"{time}_ns", lambda row: row["class"], SHORT),
+        ]
+        for time in ("kernel", "wall")
+    },
     "kernel time of communication by class": [
         Figure("kernel_classes", "class", "kernel_ns", is_comm),
         Figure("kernels", "class", "kernel_ns", is_comm, ALL),
@@ -90,18 +87,15 @@ FIGURES = {
         Figure("kernel_classes", "class", "kernel_ns", is_copied_or_set),
         Figure("memcpy", "direction", "kernel_ns", is_copied_or_set),
     ],
-    "kernel time by phase": [
-        Figure("phases", "phase", "kernel_ns"),
-        Figure("modules", "phase", "self_kernel_ns"),
-        Figure("roles", "phase", "kernel_ns"),
-        Figure("gemm_share", "phase", "kernel_ns", lambda row: row["phase"] != "(all)"),
-    ],
-    "wall time by phase": [
-        Figure("phases", "phase", "wall_ns"),
-        Figure("modules", "phase", "self_wall_ns"),
-        Figure("roles", "phase", "wall_ns"),
-        Figure("gemm_share", "phase", "wall_ns", lambda row: row["phase"] != "(all)"),
-    ],
+    **{
+        f"{time} time by phase": [
+            Figure("phases", "phase", f"{time}_ns"),
+            Figure("modules", "phase", f"self_{time}_ns"),
+            Figure("roles", "phase", f"{time}_ns"),
+            Figure("gemm_share", "phase", f"{time}_ns", lambda row: row["phase"] != "(all)"),
+        ]
+        for time in ("kernel", "wall")
+    },
     "time of compute by phase": [
         Figure("phases", "phase", "compute_kernel_ns"),
         Figure("compute_memory", "phase", "kernel_ns"),

@@ -52,18 +52,17 @@ CASES = {
         {0: [call(0, 1, state="started")], 2: [call(0, 1, state="started")]},
         [(1, "unfinished", None, "0, 2", None, "1")],
     ),
-    "another call": (
-        {0: [call(0, 1, "broadcast")], 1: [call(0, 1)], 2: [call(0, 1)]},
-        [(1, "mismatch", None, None, "0, 1, 2", None)],
-    ),
-    "another size": (
-        {0: [call(0, 1, input_sizes=[[9]])], 1: [call(0, 1)], 2: [call(0, 1)]},
-        [(1, "mismatch", None, None, "0, 1, 2", None)],
-    ),
-    "another type": (
-        {0: [call(0, 1, input_dtypes=["Half"])], 1: [call(0, 1)], 2: [call(0, 1)]},
-        [(1, "mismatch", None, None, "0, 1, 2", None)],
-    ),
+    **{
+        f"another {name}": (
+            {0: [call(0, 1, **odd)], 1: [call(0, 1)], 2: [call(0, 1)]},
+            [(1, "mismatch", None, None, "0, 1, 2", None)],
+        )
+        for name, odd in (
+            ("call", {"name": "broadcast"}),
+            ("size", {"input_sizes": [[9]]}),
+            ("type", {"input_dtypes": ["Half"]}),
+        )
+    },
     "sizes that may differ": (
         {
             rank: [

@@ -62,8 +62,8 @@ def wrong_keys(spec, relations):
 
 def dangling_sql(relation, column, own, other):
     """Return a query that counts rows whose key has no match; keys with NULL are ignored."""
-    key = _key_of(column)
-    pairs = list(key.pairs)
+    key = column.key
+    pairs = [*key.pairs]
     pairs += [(name, name) for name in SHARED if name in own and name in other]
     joined = " AND ".join(f"a.{ours} = b.{theirs}" for ours, theirs in dict.fromkeys(pairs))
     given = " AND ".join(f"a.{ours} IS NOT NULL" for ours, _ in key.pairs)
@@ -75,12 +75,6 @@ def dangling_sql(relation, column, own, other):
 def columns_of_spec(spec):
     """Return the columns that a header declares."""
     return {column.name: column.type for column in spec.columns}
-
-
-def _key_of(column):
-    if column.key is None:
-        raise ValueError(f"{column.name} has no key")
-    return column.key
 
 
 def relations():
@@ -238,8 +232,6 @@ def test_no_key_dangles(opened, path):
             lost[f"{spec.name}.{column.name}"] = row[0]
     assert lost == {}
 
-
-# ---- the rules of attribution --------------------------------------------------------------------
 
 RULES = CATALOG.functions["attribution_rules"].sql
 

@@ -12,35 +12,35 @@ pytestmark = pytest.mark.nightly("public traces beyond the eight of the gate")
 
 SHARED = Path(__file__).parents[3] / "shared"
 
-
-@pytest.fixture
-def trace_of(opened, public_traces):
-    return lambda name: opened(public_traces / f"{name}.json.gz")
-
-
-# ---- modules, phases and idle time ---------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("tl_b200_vllm_eager", "tl_mi300_resnet_ddp_recompute", "tl_h100_qwen"),
-        *("tl_h100_owlv2_large", "tl_mi300_sglang_prefill"),
-    ],
+IS_PLACED = (
+    "SELECT coalesce(sum(dur_ns) FILTER (row_name = '(unattributed)'), 0) <= 0.03 * sum(dur_ns) "
+    "FROM attribution JOIN device_events USING (trace_id, event_id, piece) "
+    "WHERE launch_id IS NOT NULL"
 )
-def test_linked_device_time_is_placed(trace_of, name):
-    ((unplaced_pct,),) = (
-        trace_of(name)
-        .sql(
-            "SELECT 100.0 * coalesce(sum(dur_ns) FILTER (row_name = '(unattributed)'), 0)"
-            " / sum(dur_ns) FROM attribution JOIN device_events USING (trace_id, event_id, piece)"
-            " WHERE launch_id IS NOT NULL"
-        )
-        .rows
-    )
-    assert unplaced_pct <= 3
-
-
+IS_IN_PHASES = "SELECT value >= 99 FROM health WHERE metric = 'device_time_in_phase'"
+STEP = (
+    "SELECT phase, prefill_request_count, prefill_token_count, decode_request_count, "
+    "decode_token_count FROM serving_steps WHERE step IS NOT NULL LIMIT 1"
+)
+CAUSE = (
+    "SELECT arg_max(cause, idle_ns), floor(100 * max(idle_ns) / sum(idle_ns))::INTEGER "
+    "FROM idle_causes"
+)
+LOADING = (
+    "SELECT python_line, next_kernel, count(*) FROM idle_gaps WHERE cause = 'data_loading' "
+    "GROUP BY ALL"
+)
+ROLES = (
+    "SELECT role, round(100 * sum(kernel_ns) / sum(sum(kernel_ns)) OVER ())::INTEGER FROM roles "
+    "GROUP BY role ORDER BY 2 DESC LIMIT 2"
+)
+# The order identifies kernels of a graph replay.
+MLP = "SELECT inferred_ns = kernel_ns FROM roles WHERE role = 'MLP'"
+IS_COMPLETE = "SELECT (SELECT sum(wall_ns) FROM serving_modules) = sum(window_ns) FROM timeline"
+# The replay without the profiler has longer steps than those recorded.
+IS_BOUNDED = "SELECT unprofiled_step_ns BETWEEN work_ns AND recorded_step_ns FROM unprofiled"
+OWLV2, VLLM, SGLANG = "tl_h100_owlv2_large", "tl_b200_vllm_eager", "tl_mi300_sglang_decode_graph"
+PLACED = (VLLM, OWLV2, "tl_mi300_resnet_ddp_recompute", "tl_h100_qwen", "tl_mi300_sglang_prefill")
 TRAINING = (
     *("cpu_llama_ckpt_module_ranges", "cpu_llama_lora", "cpu_llama_z3_rank0", "cpu_llama_z3_rank1"),
     *("deepseek_train_h800", "hta_a100_cudagraph", "hta_ddp_nccl_metadata", "hta_mi250_toy_train"),
@@ -49,57 +49,36 @@ TRAINING = (
 )
 
 
-@pytest.mark.parametrize("name", TRAINING)
-def test_device_time_of_training_is_in_a_phase(trace_of, name):
-    metrics = {row["metric"]: row["value"] for row in trace_of(name).health().to_dicts()}
-    assert metrics["device_time_in_phase"] >= 99.0
-
-
 @pytest.mark.parametrize(
-    ("name", "phase", "counts"),
+    ("name", "sql", "row"),
     [
-        ("tl_mi300_sglang_prefill", "prefill", (15, 15_360, 0, 0)),
-        ("tl_mi300_sglang_decode_graph", "decode", (0, 0, 32, 32)),
-        ("tl_mi300_vllm_piecewise", "mixed", (9, 8_155, 37, 37)),
-        ("tl_b200_vllm_eager", "prefill", (1, 888, 0, 0)),
+        *((name, IS_PLACED, (True,)) for name in PLACED),
+        *((name, IS_IN_PHASES, (True,)) for name in TRAINING),
+        ("tl_mi300_sglang_prefill", STEP, ("prefill", 15, 15_360, 0, 0)),
+        (SGLANG, STEP, ("decode", 0, 0, 32, 32)),
+        ("tl_mi300_vllm_piecewise", STEP, ("mixed", 9, 8_155, 37, 37)),
+        (VLLM, STEP, ("prefill", 1, 888, 0, 0)),
+        ("hta_alexnet_cudasync", CAUSE, ("allocator", 66)),
+        ("hta_ddp_nccl_metadata", CAUSE, ("host_bound", 96)),
+        ("hta_resnet_v100_ns", CAUSE, ("launch_latency", 80)),
+        ("hta_a100_cudagraph", CAUSE, ("unknown", 63)),
+        (VLLM, CAUSE, ("host_bound", 99)),
+        (OWLV2, CAUSE, ("data_loading", 96)),
+        (SGLANG, CAUSE, ("dependency", 99)),
+        ("cpu_llama_lora", CAUSE, ("host_bound", 80)),
+        (
+            *(OWLV2, LOADING),
+            ("scipy/ndimage/_interpolation.py(739): zoom", "Memcpy HtoD (Pageable -> Device)", 4),
+        ),
+        (VLLM, ROLES, ("MLP", 59, "non-overlapping communication", 18)),
+        (SGLANG, MLP, (True,)),
+        *((name, IS_COMPLETE, (True,)) for name in (VLLM, SGLANG)),
+        ("deepseek_train_h800", IS_BOUNDED, (True,)),
     ],
 )
-def test_steps_of_serving_engines(trace_of, name, phase, counts):
-    trace = trace_of(name)
-    rows = trace.query("serving_steps").to_dicts()
-    step = next(row for row in rows if row["step"] is not None)
-    assert (step["phase"], tuple(step.values())[4:8]) == (phase, counts)
-    (timeline,) = trace.query("timeline").to_dicts()
-    modules = trace.query("serving_modules").to_dicts()
-    assert sum(row["wall_ns"] for row in modules) == timeline["window_ns"]
-    idle_ns = sum(row["wall_ns"] for row in modules if row["task"] == "idle")
-    assert idle_ns == timeline["idle_ns"]
-
-
-@pytest.mark.parametrize(
-    ("name", "cause", "at_least"),
-    [
-        ("hta_alexnet_cudasync", "allocator", 0.65),
-        ("hta_ddp_nccl_metadata", "host_bound", 0.96),
-        ("hta_resnet_v100_ns", "launch_latency", 0.71),
-        ("hta_a100_cudagraph", "unknown", 0.62),
-        ("tl_b200_vllm_eager", "host_bound", 0.98),
-        ("tl_h100_owlv2_large", "data_loading", 0.96),
-        ("tl_mi300_sglang_decode_graph", "dependency", 0.99),
-        ("cpu_llama_lora", "host_bound", 0.8),
-    ],
-)
-def test_the_main_cause_of_idle_time(trace_of, name, cause, at_least):
-    first, *rest = trace_of(name).query("idle_causes").to_dicts()
-    assert first["cause"] == cause
-    assert first["idle_ns"] >= at_least * (first["idle_ns"] + sum(r["idle_ns"] for r in rest))
-
-
-def test_the_line_that_loads_the_data(trace_of):
-    gaps = trace_of("tl_h100_owlv2_large").query("idle_gaps", cause="data_loading").to_dicts()
-    assert len(gaps) == 4
-    assert {gap["python_line"] for gap in gaps} == {"scipy/ndimage/_interpolation.py(739): zoom"}
-    assert {gap["next_kernel"] for gap in gaps} == {"Memcpy HtoD (Pageable -> Device)"}
+def test_figures(opened, public_traces, name, sql, row):
+    rows = opened(public_traces / f"{name}.json.gz").sql(sql).rows
+    assert tuple(value for row in rows for value in row) == row
 
 
 @pytest.mark.parametrize(
@@ -112,36 +91,17 @@ def test_the_line_that_loads_the_data(trace_of):
     ],
 )
 def test_devices_of_odd_traces(name, device, event_count, compute_ns, window_ns):
-    path = SHARED / "odd_traces" / f"{name}.json.gz"
-    if not path.is_file():
-        pytest.skip(f"no {path}")
-    with tracekit.open(path) as trace:
+    with tracekit.open(_shared(f"odd_traces/{name}.json.gz")) as trace:
         (row,) = trace.query("timeline").to_dicts()
         assert trace.query("trace").column("accelerator") == [device]
     found = (row["event_count"], row["compute_ns"], row["window_ns"])
     assert found == (event_count, compute_ns, window_ns)
 
 
-def test_the_roles_of_decoders(trace_of):
-    rows = trace_of("tl_b200_vllm_eager").query("roles").to_dicts()
-    shares = {row["role"]: row["kernel_ns"] / sum(r["kernel_ns"] for r in rows) for row in rows}
-    assert round(100 * shares["MLP"]) == 59
-    assert round(100 * shares["non-overlapping communication"]) == 18
-    assert shares["(unattributed)"] < 0.01
-    # The order identifies kernels of a graph replay.
-    graph = trace_of("tl_mi300_sglang_decode_graph").query("roles").to_dicts()
-    (mlp,) = (row for row in graph if row["role"] == "MLP")
-    assert mlp["inferred_ns"] == mlp["kernel_ns"]
-
-
-# ---- recordings of an H200 -----------------------------------------------------------------------
-
-BY_MODULES = (
-    "SELECT a.phase, m.layer, sum(dur_ns)::BIGINT FROM attributed_events AS a "
-    "JOIN module AS m USING (trace_id, module_id) "
-    "WHERE m.layer IS NOT NULL AND a.phase IN ('forward', 'backward') "
-    "GROUP BY a.phase, m.layer ORDER BY a.phase, m.layer"
-)
+def _shared(name):
+    if not (SHARED / name).is_file():
+        pytest.skip(f"no {SHARED / name}")
+    return SHARED / name
 
 
 @pytest.mark.parametrize(
@@ -155,11 +115,13 @@ BY_MODULES = (
 )
 def test_repeated_layers_are_those_of_modules(name, layer_count, tmp_path):
     """Layers by repetition, forward and backward, in recordings from which modules are taken."""
-    source = SHARED / "h200" / name
-    if not source.is_file():
-        pytest.skip(f"no recording {source}")
+    source = _shared(f"h200/{name}")
     with tracekit.open(source, cache=False) as trace:
-        right = trace.sql(BY_MODULES).rows
+        right = trace.sql(
+            "SELECT a.phase, m.layer, sum(dur_ns)::BIGINT FROM attributed_events AS a "
+            "JOIN module AS m USING (trace_id, module_id) "
+            "WHERE m.layer IS NOT NULL AND a.phase IN ('forward', 'backward') GROUP BY ALL"
+        ).rows
     document = json.loads(gzip.decompress(source.read_bytes()))
     document["traceEvents"] = [
         event
@@ -170,15 +132,12 @@ def test_repeated_layers_are_those_of_modules(name, layer_count, tmp_path):
     bare = tmp_path / "bare.json"
     bare.write_text(json.dumps(document), "utf-8")
     with tracekit.open(bare, cache=False) as trace:
-        rows = trace.query("layers").to_dicts()
-    found = [
-        (row["phase"], row["layer"], row["kernel_ns"]) for row in rows if row["place"] == "layer"
-    ]
+        found = trace.sql("SELECT phase, layer, kernel_ns FROM layers WHERE place = 'layer'").rows
     assert len(right) == 2 * layer_count
     # The accumulation of gradients is in no module, and runs in the blocks.
     expected = [
         (phase, layer, kernel_ns if phase == "forward" else pytest.approx(kernel_ns, rel=0.15))
-        for phase, layer, kernel_ns in right
+        for phase, layer, kernel_ns in sorted(right)
     ]
     assert sorted(found) == expected
 
@@ -190,11 +149,8 @@ def test_repeated_layers_are_those_of_modules(name, layer_count, tmp_path):
 )
 def test_loops_whose_step_is_known(name, step_ms, share):
     """Steps that were timed without the profiler."""
-    path = SHARED / "h200" / f"{name}.json.gz"
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
     truth_ns = round(step_ms * 1e6)
-    with tracekit.open(path) as trace:
+    with tracekit.open(_shared(f"h200/{name}.json.gz")) as trace:
         (row,) = trace.query("unprofiled").to_dicts()
         trace.assume_unprofiled_step(truth_ns)
         (known,) = trace.query("unprofiled").to_dicts()
@@ -202,9 +158,3 @@ def test_loops_whose_step_is_known(name, step_ms, share):
     assert row["low_ns"] <= truth_ns <= row["high_ns"]
     assert row["idle_pct"] == pytest.approx(known["idle_pct"], abs=5)
     assert 0.85 < known["host_factor"] < 1.15
-
-
-def test_a_run_is_no_longer_than_its_recording(trace_of):
-    """Of this trace the replay without the profiler has steps 4 % longer than those recorded."""
-    (row,) = trace_of("deepseek_train_h800").query("unprofiled").to_dicts()
-    assert row["work_ns"] <= row["unprofiled_step_ns"] <= row["recorded_step_ns"]

@@ -22,7 +22,6 @@ from tracekit.analysis.rules import (
     KINDS,
     builtin_content,
     condition,
-    load_kernel_rules,
     load_range_rules,
     load_role_rules,
 )
@@ -83,9 +82,6 @@ def classes(applies_to, named):
     }
 
 
-# ---- the file itself -----------------------------------------------------------------------------
-
-
 def test_classes_are_valid():
     for name, facts in document()["class"].items():
         assert set(facts) <= {"kind", "colour", "role", *CLASS_FLAGS, *CLASS_TEXTS}, name
@@ -94,31 +90,6 @@ def test_classes_are_valid():
         assert facts["colour"] in palette.NAMED, name
         assert (facts["kind"] == "comm") == ("collective" in facts), name
         assert facts["kind"] != "memcpy" or facts["copy"] in ("h2d", "d2h", "d2d"), name
-
-
-def test_a_class_of_the_user_has_the_attributes_that_its_file_gives(tiny_trace, tmp_path):
-    path = tmp_path / "rules.toml"
-    path.write_text(
-        "[class]\nmine = {kind = 'comm', is_gemm = true, role = 'MLP'}\n"
-        "softmax = {is_fusible = true}\n"
-        "[[rule]]\nclass = 'mine'\npattern = '^mine'\n"
-    )
-    store = ingest([tiny_trace([kernel("mine", 0, 1)])], tmp_path / "s.duckdb", rules=path)
-    with tracekit.open(store) as trace:
-        assert trace.sql(
-            "SELECT class, is_gemm(class), has_flops(class), is_fusible(class), copy_of(class), "
-            "collective_of(class), serving_task_of(class) "
-            "FROM (VALUES ('mine'), ('gemm'), ('softmax'), ('memset'), ('comm_p2p')) AS c (class)"
-        ).rows == [
-            ("mine", True, False, False, "none", "none", "other"),
-            ("gemm", True, True, False, "none", "none", "GEMM"),
-            ("softmax", False, False, True, "none", "none", "other"),
-            ("memset", False, False, False, "set", "none", "other"),
-            ("comm_p2p", False, False, False, "none", "p2p", "other"),
-        ]
-    rule, last = load_kernel_rules(path)[0], load_role_rules(path)[-1]
-    assert (rule["class"], rule["kind"]) == ("mine", "comm")
-    assert (last["role"], last["applies_to"], last["pattern"]) == ("MLP", "class", "^mine$")
 
 
 CLASS = f"(?:{'|'.join(document()['class'])})"
@@ -235,9 +206,6 @@ def test_names_that_mislead():
     assert wrong == {}
 
 
-# ---- rules of the user ---------------------------------------------------------------------------
-
-
 def test_a_plain_pattern_means_the_same_as_its_regular_expression():
     names = ["tk/phase/data", "tk/phase/data2", "Optimizer.zero_grad#SGD", "Optimizer_zero_grad"]
     names += ["## forward ##", "nccl:all_reduce", "step[EXTEND bs=1]", "autograd::engine::x"]
@@ -252,47 +220,43 @@ def test_a_plain_pattern_means_the_same_as_its_regular_expression():
 
 
 def test_kernel_rules_of_the_user(tiny_trace, tmp_path):
-    rules = tmp_path / "rules.toml"
-    rules.write_text(
-        '[[rule]]\nclass = "product"\npattern = "^my_product"\n'
-        '[[rule]]\nclass = "ring"\napplies_to = "device"\npattern = "^my_"\n'
-        '[class]\nring = {kind = "comm"}\nproduct = {is_gemm = true}\n',
-        encoding="utf-8",
+    path = tmp_path / "rules.toml"
+    path.write_text(
+        "[class]\nring = {kind = 'comm'}\nproduct = {is_gemm = true, role = 'MLP'}\n"
+        "softmax = {is_fusible = true}\n"
+        "[[rule]]\nclass = 'product'\npattern = '^my_product'\n"
+        "[[rule]]\nclass = 'ring'\napplies_to = 'device'\npattern = '^my_'\n"
     )
-    path = tiny_trace(
-        [
-            kernel("my_gemm", 0, 4),
-            kernel("ampere_sgemm_128x64_tn", 4, 6),
-            kernel("my_product", 6, 7),
-        ]
-    )
-    with tracekit.open(path, rules=rules, cache=False) as trace:
+    events = [kernel("my_gemm", 0, 4), kernel("ampere_sgemm_128x64_tn", 4, 6)]
+    source = tiny_trace([*events, kernel("my_product", 6, 7)])
+    with tracekit.open(ingest([source], tmp_path / "s.duckdb", rules=path)) as trace:
         rows = trace.query("kernel_classes").to_dicts()
         assert [(row["class"], row["kind"]) for row in rows] == [
-            ("ring", "comm"),
-            ("gemm", "compute"),
-            ("product", "compute"),
+            *(("ring", "comm"), ("gemm", "compute"), ("product", "compute"))
         ]
         assert {row["gemm_kernel_ns"] for row in trace.query("gemm_share").to_dicts()} == {3_000}
         assert trace.query("timeline").column("exposed_comm_ns") == [4_000]
+        assert trace.sql(
+            "SELECT c, is_gemm(c), has_flops(c), is_fusible(c), copy_of(c), collective_of(c), "
+            "serving_task_of(c) "
+            "FROM (VALUES ('product'), ('gemm'), ('softmax'), ('memset'), ('comm_p2p')) AS t (c)"
+        ).rows == [
+            ("product", True, False, False, "none", "none", "other"),
+            ("gemm", True, True, False, "none", "none", "GEMM"),
+            ("softmax", False, False, True, "none", "none", "other"),
+            ("memset", False, False, False, "set", "none", "other"),
+            ("comm_p2p", False, False, False, "none", "p2p", "other"),
+        ]
+    last = load_role_rules(path)[-1]
+    assert (last["role"], last["applies_to"], last["pattern"]) == ("MLP", "class", "^product$")
 
 
 def test_ranges_and_roles_of_the_user(tiny_trace, tmp_path):
     rules = tmp_path / "rules.toml"
     rules.write_text(
-        """
-        [[range]]
-        applies_to = "range"
-        means = "module"
-        phase = "prefill"
-        pattern = '^my/(.*)$'
-        label = '\\1'
-
-        [[role]]
-        role = "MLP"
-        applies_to = "leaf"
-        pattern = '^blob$'
-        """
+        "[[range]]\napplies_to = 'range'\nmeans = 'module'\nphase = 'prefill'\n"
+        "pattern = '^my/(.*)$'\nlabel = '\\1'\n"
+        "[[role]]\nrole = 'MLP'\napplies_to = 'leaf'\npattern = '^blob$'\n"
     )
     events = [span("user_annotation", "my/blob", 0, 3), *work(1, 10, 15, 1)]
     with tracekit.open(tiny_trace(events), cache=False, rules=rules) as trace:

@@ -47,31 +47,21 @@ def test_classes_without_a_timeline_have_no_share(breakdown, rendered, totalled)
     assert text.splitlines()[1].split()[-2] == "–"
 
 
-def test_unknown_figures_are_reported(breakdown, rendered, totalled):
-    def changed(name, **changes):
-        result = breakdown[name]
-        rows = [tuple((row | changes).values()) for row in result.to_dicts()]
-        return Result(name, result.columns, rows)
+def changed(result, *changes):
+    """Return the first row of `result` once for each of `changes`, with these values."""
+    row = result.to_dicts()[0]
+    return Result(result.name, result.columns, [tuple((row | one).values()) for one in changes])
 
+
+def test_unknown_figures_are_reported(breakdown, rendered, totalled):
     shares = dict.fromkeys(name for name in breakdown["timeline"].column_names if "_pct" in name)
-    text = rendered(
-        totalled(
-            {
-                "trace": changed(
-                    "trace",
-                    rank=None,
-                    world_size=None,
-                    devices=["0"],
-                    rejected_count=3,
-                    repaired_count=1,
-                    is_truncated=True,
-                ),
-                "timeline": changed("timeline", rank=None, window_ns=0, **shares),
-                "health": changed("health", value=None),
-            }
-        ),
-        "table",
-    )
+    unknown = {"rank": None, "world_size": None, "devices": ["0"]}
+    unknown |= {"rejected_count": 3, "repaired_count": 1, "is_truncated": True}
+    changes = {"trace": unknown, "timeline": {"rank": None, "window_ns": 0, **shares}}
+    data = {name: changed(breakdown[name], one) for name, one in changes.items()}
+    rows = (row | {"value": None} for row in breakdown["health"].to_dicts())
+    data["health"] = changed(breakdown["health"], *rows)
+    text = rendered(totalled(data), "table")
     assert "rank ?" not in text
     assert "1 repaired  ·  3 rejected  ·  cut off" in text
     assert "missing ranks unknown" in text
@@ -86,42 +76,30 @@ def test_a_healthy_trace_is_reported_as_healthy(breakdown, rendered):
 
 def test_omitted_findings_of_health_are_counted(breakdown, rendered):
     """Regression test: half of a finding was shown, and the rest omitted silently."""
-    health = breakdown["health"]
-    row = health.to_dicts()[0]
-    rows = [
-        tuple((row | {"metric": f"a_long_name_of_{at}", "severity": severity}).values())
+    rows = (
+        {"metric": f"a_long_name_of_{at}", "severity": severity}
         for at, severity in enumerate(["warn"] * 3 + ["note"] * 6)
-    ]
-    text = rendered({"health": Result("health", health.columns, rows)}, "table", width=72)
-    expected = "3 warnings; 6 notes (tracekit query health)"
-    assert text == f"Data quality  {expected}\n"
+    )
+    text = rendered({"health": changed(breakdown["health"], *rows)}, "table", width=72)
+    assert text == "Data quality  3 warnings; 6 notes (tracekit query health)\n"
 
 
 def test_findings_of_several_ranks_have_all_their_values(breakdown, rendered):
     """Regression test: the value of the first rank was shown as that of all ranks."""
-    health = breakdown["health"]
-    row = health.to_dicts()[0] | {"unit": "pct"}
-    rows = [
-        tuple(
-            (row | {"rank": rank, "metric": metric, "value": value, "severity": severity}).values()
-        )
+    rows = (
+        {"rank": rank, "metric": metric, "value": value, "severity": severity, "unit": "pct"}
         for metric, severity in (("inferred_device_time", "warn"), ("rank_unknown", "ok"))
         for rank, value in enumerate([32.7, 62.0, None])
-    ]
-    text = rendered({"health": Result("health", health.columns, rows)}, "table", width=100)
+    )
+    text = rendered({"health": changed(breakdown["health"], *rows)}, "table", width=100)
     expected = "1 warning: inferred device time 32.7 % to 62.0 % (on 3 ranks)"
     assert text == f"Data quality  {expected} (tracekit query health)\n"
 
 
 def test_kernels_with_a_common_prefix_are_distinguished(breakdown, rendered):
-    kernels = breakdown["kernels"]
-    column = [column.name for column in kernels.columns].index("name")
-    row = kernels.rows[0]
-    rows = [
-        (*row[:column], f"void at::native::elementwise_kernel<128, 4, {which}>", *row[column + 1 :])
-        for which in ("AddFunctor", "MulFunctor")
-    ]
-    text = rendered({"kernels": Result("kernels", kernels.columns, rows)}, "table", width=80)
+    kernel = "void at::native::elementwise_kernel<128, 4, {}>"
+    rows = ({"name": kernel.format(which)} for which in ("AddFunctor", "MulFunctor"))
+    text = rendered({"kernels": changed(breakdown["kernels"], *rows)}, "table", width=80)
     assert "AddFunctor>" in text
     assert "MulFunctor>" in text
 

@@ -96,12 +96,3 @@ def test_the_waterfall_ends_at_the_difference(compared, in_browser):
     for name, result in results.items():
         rows = [list(row) for row in result.rows[: len(data[name]["rows"])]]
         assert data[name]["rows"] == json.loads(json.dumps(rows)), name
-
-
-def test_the_command_takes_two_sides(cli, tmp_path):
-    out = tmp_path / "difference.html"
-    done = cli("report", NEW, "--base", BASE, "-o", out)
-    assert (done.exit_code, done.stdout) == (0, ""), done.stderr
-    text = out.read_text("utf-8")
-    assert "pretrain_Naive" in text
-    assert "comparison_parts" in text

@@ -92,6 +92,8 @@ def test_two_runs_are_compared(cli, sweep, tmp_path):
     assert done.stderr.startswith(f"comparing two runs: {sweep / 'naive'} → {sweep / 'z2'}\n")
     text = unescape(out.read_text("utf-8"))
     assert f"tracekit compare {sweep / 'naive'} {sweep / 'z2'} --format json" in text
+    again = cli("report", sweep / "z2", "--base", sweep / "naive", "-o", out)
+    assert (again.exit_code, unescape(out.read_text("utf-8"))) == (0, text)
     done = cli("report", sweep / "naive", sweep / "z2", "--base", sweep / "z2", "-o", out)
     assert (done.exit_code, "--base" in done.stderr) == (2, True)
 

@@ -5,12 +5,8 @@ one kernel is running, no other GPU work changes.
 """
 
 import copy
-import gzip
 import json
 from bisect import bisect_left, bisect_right
-from decimal import Decimal
-
-import msgspec
 
 _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 
@@ -18,37 +14,20 @@ _DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset"})
 class Injected:
     """A modifiable trace whose events have `start` and `end` in ns."""
 
-    def __init__(self, document):
-        self.top = {key: value for key, value in document.items() if key != "traceEvents"}
-        self.events = []
-        for event in document["traceEvents"]:
-            event = copy.copy(event)
-            if "ts" in event:
-                event["start"] = _ns(event.pop("ts"))
-                if "dur" in event:
-                    event["end"] = event["start"] + _ns(event.pop("dur"))
-            self.events.append(event)
-
-    @classmethod
-    def of(cls, path):
-        """Read a trace file with exact times."""
-        data = path.read_bytes()
-        text = gzip.decompress(data) if path.suffix == ".gz" else data
-        return cls(json.loads(text, parse_float=Decimal))
+    def __init__(self, events):
+        self.events = [
+            event | {"start": round(1000 * event["ts"])}
+            | {"end": round(1000 * (event["ts"] + event["dur"]))}
+            for event in events
+        ]  # fmt: skip
 
     def write(self, path):
         """Write the trace with exact times."""
-        events = []
-        for event in self.events:
-            event = copy.copy(event)
-            if "start" in event:
-                start, end = event.pop("start"), event.pop("end", None)
-                event["ts"] = Decimal(start) / 1000
-                if end is not None:
-                    event["dur"] = Decimal(end - start) / 1000
-            events.append(event)
-        encoder = msgspec.json.Encoder(decimal_format="number")
-        path.write_bytes(encoder.encode({**self.top, "traceEvents": events}))
+        events = [
+            event | {"ts": event["start"] / 1000, "dur": (event["end"] - event["start"]) / 1000}
+            for event in self.events
+        ]
+        path.write_text(json.dumps({"traceEvents": events}), "utf-8")
         return path
 
     def work(self):
@@ -66,14 +45,11 @@ class Injected:
         for _, added_ns in ordered:
             sums.append(sums[-1] + added_ns)
         for event in self.events:
-            if "start" not in event:
-                continue
             start = event["start"]
             # Events that begin at the timestamp are delayed; GPU work that ends there is prolonged.
             event["start"] = start + sums[bisect_right(at, start)]
-            if "end" in event:
-                look = bisect_right if event.get("cat") in _DEVICE else bisect_left
-                event["end"] += max(sums[look(at, event["end"])], sums[bisect_right(at, start)])
+            look = bisect_right if event["cat"] in _DEVICE else bisect_left
+            event["end"] += max(sums[look(at, event["end"])], sums[bisect_right(at, start)])
 
     def lengthen(self, is_meant, ppm):
         """Prolong device events by `ppm` millionths, rounded down; return the sum in ns."""
@@ -95,36 +71,20 @@ class Injected:
         return next(
             event
             for event in self.events
-            if event.get("cat") in ("cuda_runtime", "cuda_driver")
-            and event.get("args", {}).get("correlation") == correlation
+            if event["cat"] == "cuda_runtime" and event["args"]["correlation"] == correlation
         )
 
     def add_copy(self, behind, dur_ns):
         """Add a copy directly after a device event, launched at the same place."""
-        launch = self.launch_of(behind)
-        end = behind["end"]
+        launch, end = self.launch_of(behind), behind["end"]
         self.insert([(end, dur_ns)])
         # The insertion prolonged the event, but the time belongs to the copy.
         behind["end"] = end
-        correlation = 1 + max(
-            (e["args"]["correlation"] for e in self.events if "correlation" in e.get("args", {})),
-            default=0,
-        )
-        place = {key: behind["args"][key] for key in ("device", "stream")}
-        added = {
-            "ph": "X",
-            "cat": "gpu_memcpy",
-            "name": "Memcpy DtoD (Device -> Device)",
-            "pid": behind["pid"],
-            "tid": behind["tid"],
-            "start": end,
-            "end": end + dur_ns,
-            "args": {**place, "correlation": correlation, "bytes": 4096},
-        }
-        call = copy.deepcopy(launch)
-        call["name"] = "cudaMemcpyAsync"
-        call["args"]["correlation"] = correlation
-        call["start"] = call["end"] = launch["end"]
+        added, call = copy.deepcopy([behind, launch])
+        added |= {"cat": "gpu_memcpy", "name": "Memcpy DtoD (Device -> Device)"}
+        added |= {"start": end, "end": end + dur_ns}
+        call |= {"name": "cudaMemcpyAsync", "start": launch["end"], "end": launch["end"]}
+        added["args"]["correlation"] = call["args"]["correlation"] = 9_999
         self.events += [added, call]
 
     def fuse(self, first, second, name):
@@ -136,9 +96,3 @@ class Injected:
             event for event in self.events if event is not second and event is not launch
         ]
         return gap_ns
-
-
-def _ns(value):
-    found = Decimal(str(value)) * 1000
-    assert found == int(found), f"{value} is not an integer number of ns"
-    return int(found)

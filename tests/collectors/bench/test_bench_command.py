@@ -45,11 +45,8 @@ def test_all_of_it_in_small(cli, tmp_path):
     done = cli("bench", "all", "--sizes", sizes, "--out", "run", *SMALL, is_here=True)
     assert done.exit_code == 0, done.stderr
     folder = tmp_path / "run"
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "benchmarks.jsonl",
-        "logs",
-        "run.json",
-    ]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["benchmarks.jsonl", "logs", "run.json"]
     made = manifest.read(folder)
     assert (made.stage, made.outcome, made.engine) == ("bench", "ok", "torch")
     assert made.parallel.world_size == 2

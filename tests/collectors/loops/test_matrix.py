@@ -73,7 +73,11 @@ def in_turn(kind, note):
 
 def compiled(program, tokens=TOKENS, **members):
     """Return a compiled loop, whose expected output includes the counters of Dynamo."""
-    return Loop(program=program, tokens=tokens, phases={"optimizer": 2}, steps=None, **members)
+    members = {"phases": {"optimizer": 2}} | members
+    return Loop(program=program, tokens=tokens, steps=None, **members)
+
+
+TRAINER = {"needs": ("transformers", "accelerate"), "model": "LlamaForCausalLM", "accumulation": 2}
 
 
 LOOPS = {
@@ -93,12 +97,7 @@ LOOPS = {
         phases={**ADVERSARIAL, "forward": 6, "evaluation": 4},
     ),
     "Trainer": Loop(
-        program="transformers_trainer",
-        needs=("transformers", "accelerate"),
-        tokens=2 * TOKENS,
-        model="LlamaForCausalLM",
-        phases=ACCUMULATED,
-        accumulation=2,
+        program="transformers_trainer", tokens=2 * TOKENS, phases=ACCUMULATED, **TRAINER
     ),
     "SFT": Loop(program="trl_sft", needs=("trl", "datasets"), model="LlamaForCausalLM"),
     "agent": Loop(
@@ -134,23 +133,12 @@ LOOPS = {
     "compiled layers": compiled("compiled layers eager"),
     "compiled layers with their own call": compiled("compiled calling eager"),
     # The inside of the compiled function is not visible.
-    "compiled step": Loop(
-        program="compiled step eager",
-        tokens=None,
-        model="Sequential",
-        phases={},
-        accumulation=None,
-        steps=None,
+    "compiled step": compiled(
+        "compiled step eager", None, model="Sequential", phases={}, accumulation=None
     ),
     "inductor": compiled("compiled model inductor", model="Sequential"),
     "compiled DDP": compiled("ddp compiled eager", 64, ranks=2, data_size=2),
-    "compiled Trainer": compiled(
-        "transformers_trainer compiled eager",
-        64,
-        needs=("transformers", "accelerate"),
-        model="LlamaForCausalLM",
-        accumulation=2,
-    ),
+    "compiled Trainer": compiled("transformers_trainer compiled eager", 64, **TRAINER),
 }
 
 nightly = pytest.mark.nightly("a variant of the loops that run in the gate")
@@ -335,13 +323,9 @@ def test_the_last_step_ends_with_its_optimizer(loops):
 
 
 @nightly
-def test_children_of_a_fork_end_after_a_profile(loops):
-    assert_unharmed(loops.run("waits_at_end", "fork"), "waits_at_end fork")
-
-
-@nightly
-def test_no_program_sees_tracekit_before_it_imports_it(loops):
-    assert_unharmed(loops.run("modules_seen"), "modules_seen")
+@pytest.mark.parametrize("program", ["waits_at_end fork", "modules_seen"])
+def test_children_of_a_fork_end_and_no_program_sees_tracekit(program, loops):
+    assert_unharmed(loops.run(*program.split()), program)
 
 
 @nightly

@@ -202,8 +202,6 @@ def test_a_server_that_went_and_came_back(stand_in):
     assert engine._loss(result) is not None
     assert result.lost_ns == 11
     # A broken connection or slow answer shows that the server is running.
-    others = [
-        RequestRecord(3, outcome="broken_stream", end_ns=5),
-        RequestRecord(4, outcome="timeout"),
-    ]
-    assert engine._loss(LoadResult([answered, *others], 0, 20)) is None
+    broken = RequestRecord(3, outcome="broken_stream", end_ns=5)
+    slow = RequestRecord(4, outcome="timeout")
+    assert engine._loss(LoadResult([answered, broken, slow], 0, 20)) is None
