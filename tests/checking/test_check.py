@@ -134,6 +134,14 @@ def test_rules_about_a_run(sample, tmp_path):
     assert report.result().column("outcome") == list(texts.values())
 
 
+def test_rules_hold_for_every_rank(opened, tmp_path):
+    trace = opened(SAMPLE.with_name("pretrain_R+Z3"))
+    save(make_baseline("main", trace, "two ranks"), tmp_path)
+    texts = "timeline.compute_ns = 682235254 ns", "health.inferred_device_time <= +0%"
+    report = check(trace, [*map(parse_rule, texts)], against="main", baselines=tmp_path)
+    assert [one.outcome for one in report.judgements] == ["failed", "passed"]
+
+
 def test_a_module_includes_its_submodules(sample):
     measured = measure(sample, "x")
     inside = measured.values('module("*.self_attn*").kernel_ns').series

@@ -198,9 +198,10 @@ def _disagreement(row: Row) -> str:
         return ""
     if recorded * run < 0 and min(abs(recorded), abs(run)) > row["margin_pct"]:
         return ": the recordings show the opposite"
-    if abs(recorded) < abs(run) / 2:
+    recorded_ns, run_ns = abs(row["delta_ns"]), abs(row["run_delta_ns"])
+    if recorded_ns < run_ns / 2:
         return ": the recordings hide most of the difference"
-    if abs(recorded) > 2 * abs(run):
+    if recorded_ns > 2 * run_ns:
         return ": most of the recorded difference is the profiler's"
     return ""
 
