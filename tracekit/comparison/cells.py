@@ -277,9 +277,9 @@ def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
     served = {
-        row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
+        row["step"]: row["prefill_token_count"] + row["decode_token_count"]
         for row in trace.query("serving_steps").to_dicts()
-        if row["step"] is not None
+        if None not in (row["step"], row["prefill_token_count"], row["decode_token_count"])
     }
     if any(served.values()):
         return served
