@@ -463,14 +463,14 @@ def change_sentence(row: Row) -> str:
     """Return a sentence: the measure, its change, and the first run with the new value."""
     measure = row["measure"]
     sides = " → ".join(_amount(measure, row[side]) for side in ("before", "after"))
-    share = "" if row["change_pct"] is None else f" ({row['change_pct']:+.1f} %)"
+    share = "" if row["change_pct"] is None else f" ({row['change_pct']:+,.1f} %)"
     return f"{HISTORY_NAMES[measure]} {sides}{share} from {printable(row['run'])} on"
 
 
 def _amount(measure: str, value: float) -> str:
     if measure.endswith("_ns"):
         return format_duration(round(value))
-    return f"{value:,.1f} %" if measure.endswith("_pct") else f"{value:,.1f}"
+    return f"{format_pct(value)} %" if measure.endswith("_pct") else f"{value:,.1f}"
 
 
 def _runs_of_change(row: Row) -> str:
