@@ -27,6 +27,13 @@ def test_a_mean_dominated_by_single_steps_is_reported(cli, tiny_trace):
     assert "a few steps dominate the mean" in " ".join(done.stdout.split())
 
 
+def test_a_slower_kernel_is_no_other_clock(cli, tiny_trace):
+    base, new = (tiny_trace(_steps([us] * 6), f"{us}.json") for us in (100, 120))
+    done = cli("compare", base, new, "--no-cache")
+    assert "same kernels, changed duration" in done.stdout
+    assert "different clocks" not in done.stdout
+
+
 def test_a_trace_against_itself(cli, tiny_trace):
     one = tiny_trace(_steps([100] * 6), "one.json")
     done = cli("compare", one, one, "--no-cache")

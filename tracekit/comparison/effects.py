@@ -46,8 +46,8 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     """Return the common factor by which all compute takes longer, or None.
 
     The factor is the time-weighted median ratio of calls with the same kernel and shape. It must
-    hold within 1 % for four fifths of the base's compute time, and differ from 1 by at least half a
-    percent.
+    hold within 1 % for four fifths of the base's compute time, also without the longest work, and
+    differ from 1 by at least half a percent.
     """
     total = 0
     ratios: list[tuple[Fraction, int]] = []
@@ -68,8 +68,9 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
             break
     if factor is None or abs(factor - 1) < _MIN_CLOCK:
         return None
-    near = sum(weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD)
-    return factor if near >= _CLOCK_SHARE * total else None
+    near = [weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD]
+    others = sum(near) - max(near)
+    return factor if others and others >= _CLOCK_SHARE * (total - max(near)) else None
 
 
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:
