@@ -47,6 +47,12 @@ def test_a_trace_against_itself(cli, tiny_trace):
     assert "slower" not in done.stdout
 
 
+def test_there_is_no_table_of_negligible_causes(cli, tiny_trace):
+    base, new = (tiny_trace(_steps([us] * 6), f"{us}.json") for us in (1000, 1000.01))
+    lines = cli("compare", base, new, "--no-cache", "--per", "window").stdout.splitlines()
+    assert [line.split(" ")[0] for line in lines[1:4]] == ["Window", "", "Where"]
+
+
 @pytest.mark.parametrize(
     ("content", "exit_code", "is_base"),
     [

@@ -87,16 +87,17 @@ def total(screen: Screen) -> list[Text]:
     (row,) = screen.rows("comparison")
     noise = screen.rows("comparison_noise")
     lines = [*_difference(row, noise), *_busy_time(noise), Text(_rests_on(row), "dim")]
+    lines = [line for line in lines if line]
     labels = [row["per"].capitalize(), *([""] * (len(lines) - 1))]
     out = [
         screen.line(printable(f"{row['base']} → {row['new']}"), "bold"),
         *screen.facts(list(zip(labels, lines, strict=True))),
     ]
     effects = screen.rows("comparison_effects")
-    if not effects:
-        return out
     shown = [one for one in effects if abs(one["base_pct"] or 100) >= _MIN_EFFECT_PCT]
     shown = shown[:_MAX_EFFECTS]
+    if not shown:
+        return out
     return [
         *out,
         Text(),
