@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from every_trace import MADE_UP, REPO
 from msgspec.structs import replace
+from traces_by_hand import span, work
 
 from tracekit.checking.baseline import Baseline, load, names, save
 from tracekit.checking.checking import check, make_baseline, measure
@@ -268,6 +269,29 @@ def test_sides_that_do_not_both_mark_steps(cli):
     window = cli("query", "timeline", SAMPLE, "--format", "json")
     widths = [row["window_ns"] for row in json.loads(window.stdout)]
     assert second["base_value"] == pytest.approx(sum(widths) / len(widths))
+
+
+def test_a_run_of_one_step_is_compared_per_step(cli, tmp_path):
+    """A window of eight steps has more kernels than a window of one."""
+    for name, count, kernels in (("base", 8, 1), ("new", 1, 2)):
+        events = [
+            event
+            for at in range(0, 100 * count, 100)
+            for event in (
+                span("user_annotation", f"ProfilerStep#{at}", at, at + 99),
+                *(
+                    e
+                    for n in range(kernels)
+                    for e in work(at + n, at + 9 + n, at + 10 + n, at + n + 1, "gemm")
+                ),
+            )
+        ]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"traceEvents": events}))
+    base, new = tmp_path / "base.json", tmp_path / "new.json"
+    rule = ("--rule", "class.gemm.kernel_count <= +0%", "--format", "json", "--no-cache")
+    (row,) = cli("check", new, "--against", base, *rule).json()
+    assert (row["outcome"], row["value"], row["base_value"]) == ("failed", 2, 1)
+    assert cli("compare", base, new, "--no-cache").stdout.splitlines()[1].startswith("Step")
 
 
 def test_a_baseline_of_another_unit_is_refused(cli):
