@@ -289,8 +289,10 @@ def test_a_run_of_one_step_is_compared_per_step(cli, tmp_path):
         (tmp_path / f"{name}.json").write_text(json.dumps({"traceEvents": events}))
     base, new = tmp_path / "base.json", tmp_path / "new.json"
     rule = ("--rule", "class.gemm.kernel_count <= +0%", "--format", "json", "--no-cache")
-    (row,) = cli("check", new, "--against", base, *rule).json()
-    assert (row["outcome"], row["value"], row["base_value"]) == ("failed", 2, 1)
+    assert cli("check", "baseline", "save", "one", new).exit_code == 0
+    for sides, value in (((new, base), 2), ((base, "one"), 1)):
+        (row,) = cli("check", sides[0], "--against", sides[1], *rule).json()
+        assert (row["value"], row["base_value"]) == (value, 3 - value)
     assert cli("compare", base, new, "--no-cache").stdout.splitlines()[1].startswith("Step")
 
 

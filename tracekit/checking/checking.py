@@ -21,7 +21,7 @@ from tracekit.checking.evaluate import judge
 from tracekit.checking.measured import Measured, figures_of, latencies_of, repeats_of
 from tracekit.checking.report import Report
 from tracekit.checking.rules import Rule
-from tracekit.comparison.cells import Per, make_side, read, usual_per
+from tracekit.comparison.cells import Per, make_side, read
 from tracekit.comparison.setup import facts_of, health_of
 from tracekit.errors import UsageError
 from tracekit.ingest.trace_readers import Progress
@@ -65,9 +65,8 @@ def check(
             measured = measure(trace, label_of(new), per, skip)
             if base.side and measured.side and base.side.per != measured.side.per:
                 # Steps are compared only if both sides mark them; otherwise, compare windows.
-                per = usual_per(read([other], base.label), read([trace], measured.label))
-                base = measure(other, label_of(against), per, skip)
-                measured = measure(trace, label_of(new), per, skip)
+                base = measure(other, label_of(against), "window", skip)
+                measured = measure(trace, label_of(new), "window", skip)
         judgements = [judge(rule, measured, base) for rule in rules]
     return Report(measured.label, base.label if base else None, judgements)
 
@@ -77,7 +76,7 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
     (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
     if has_trace[0]:
         reading = read([trace], label, per)
-        side = make_side(reading, per or ("step" if reading.has_steps else "window"), skip)
+        side = make_side(reading, per or ("step" if reading.step_count else "window"), skip)
     return Measured(label, side, {}, figures_of(trace), trace, *repeats_of(trace))
 
 
