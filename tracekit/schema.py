@@ -120,7 +120,7 @@ RUN_TABLES: tuple[Table, ...] = (
         ("trainable_parameter_count", "BIGINT", "trainable parameters"),
         ("layer_count", "INTEGER", "layers"),
         ("model_config", "JSON", "model configuration of the framework"),
-        ("batch_size", "INTEGER", "sequences per step and data-parallel rank"),
+        ("batch_size", "INTEGER", "sequences per forward pass and data-parallel rank"),
         ("sequence_length", "INTEGER", "tokens per sequence"),
         ("precision", "VARCHAR", "data type of the computation"),
         ("seed", "BIGINT", "seed"),

@@ -1,6 +1,6 @@
 -- Pipeline bubbles: time in which stages wait for each other.
--- A schedule costs at least (stages - 1) / (micro-batches + stages - 1) of a step. No gain is given because the time of
--- smaller micro-batches is unknown until they are measured.
+-- With equal stages, a schedule costs (stages - 1) / (micro-batches + stages - 1) of a step. No gain is given because
+-- the time of smaller micro-batches is unknown until they are measured.
 --
 -- Kind:     advice
 -- Scope:    run
@@ -23,9 +23,9 @@ SELECT
         in_ms(bubble_ns), bubble_pct,
         coalesce(
             format(
-                '. {} with {:.0f} micro-batches has a bubble of at least {:.1f} % ({:.1f} % '
-                || 'with twice as many)',
-                coalesce(schedule, 'The schedule'), microbatch_count, schedule_pct,
+                '. With equal stages, {} with {:.0f} micro-batches has a bubble of {:.1f} % '
+                || '({:.1f} % with twice as many)',
+                coalesce(schedule, 'the schedule'), microbatch_count, schedule_pct,
                 100 * (stage_count - 1) / (2 * microbatch_count + stage_count - 1)
             ), ''
         )

@@ -175,7 +175,8 @@ manifest AS (
         t.trace_id, r.precision AS dtype,
         4 * r.parameter_count::HUGEINT
         + 2 * coalesce(r.trainable_parameter_count, r.parameter_count) AS token_flops,
-        r.batch_size::HUGEINT * r.sequence_length AS token_count,
+        r.batch_size::HUGEINT * r.sequence_length * coalesce(r.gradient_accumulation, 1)
+            AS token_count,
         greatest(r.tensor_size * r.pipeline_size, 1) AS part_count,
         try_cast(token_flops * token_count // part_count AS BIGINT) AS flops
     FROM trace AS t

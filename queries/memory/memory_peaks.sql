@@ -40,12 +40,14 @@ WITH device_peak AS (
 ),
 
 failed AS (
-    SELECT
-        trace_id,
-        args ->> 'Device Id' AS device,
-        max((args ->> 'Bytes')::BIGINT) AS bytes
-    FROM instant
-    WHERE name = '[out of memory]'
+    SELECT i.trace_id, d.device, max(try_cast(i.args ->> 'Bytes' AS BIGINT)) AS bytes
+    FROM instant AS i
+    INNER JOIN memory_devices() AS d
+        ON
+            i.trace_id = d.trace_id
+            AND i.args ->> 'Device Type' = d.device_type::VARCHAR
+            AND i.args ->> 'Device Id' = d.device_id::VARCHAR
+    WHERE i.name = '[OutOfMemory]'
     GROUP BY ALL
 )
 

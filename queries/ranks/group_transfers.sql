@@ -79,34 +79,40 @@ transfer AS (
     GROUP BY group_key, class, size_key
 ),
 
+placed AS (
+    SELECT t.*, d.dimension
+    FROM transfer AS t
+    LEFT JOIN dimension AS d ON t.pg_name = d.pg_name AND t.ranks[1] = d.rank
+),
+
 peer AS (
     SELECT
-        class, pg_desc, size_key, group_size,
+        class, dimension, pg_desc, size_key, group_size,
         len(nodes) AS node_count,
         count(*) AS peer_count,
         median(bus_bytes_per_s) AS bus_bytes_per_s,
         median(transfer_ns / match_count) AS mean_ns,
         mad(transfer_ns / match_count) AS mad_ns
-    FROM transfer
-    GROUP BY class, pg_desc, size_key, group_size, node_count
+    FROM placed
+    GROUP BY class, dimension, pg_desc, size_key, group_size, node_count
 ),
 
 compared AS (
     SELECT
         m.*,
-        d.dimension, p.peer_count, p.bus_bytes_per_s AS peer_bus_bytes_per_s,
+        p.peer_count, p.bus_bytes_per_s AS peer_bus_bytes_per_s,
         p.mean_ns * m.match_count AS peer_transfer_ns,
         greatest($mad_count * 1.4826 * p.mad_ns, $least_pct * p.mean_ns / 100, 1) * m.match_count
             AS margin_ns
-    FROM transfer AS m
+    FROM placed AS m
     INNER JOIN peer AS p
         ON
             m.class = p.class
+            AND m.dimension IS NOT DISTINCT FROM p.dimension
             AND m.pg_desc IS NOT DISTINCT FROM p.pg_desc
             AND m.size_key IS NOT DISTINCT FROM p.size_key
             AND m.group_size = p.group_size
             AND len(m.nodes) IS NOT DISTINCT FROM p.node_count
-    LEFT JOIN dimension AS d ON m.pg_name = d.pg_name AND m.ranks[1] = d.rank
 )
 
 SELECT

@@ -1,7 +1,8 @@
 -- Pipeline bubbles by stage, with the schedule.
 -- A bubble is exposed time in which a rank waits for other stages, in sends, receives, and collectives across stages.
--- GPipe and 1F1B have bubbles of at least (stages - 1) / (micro-batches + stages - 1) of a step. They differ in the
--- forward passes that a stage sends before the first gradients return: all in GPipe, one per remaining stage in 1F1B.
+-- With equal stages, GPipe and 1F1B have bubbles of (stages - 1) / (micro-batches + stages - 1) of a step. They differ
+-- in the forward passes that a stage sends before the first gradients return: all in GPipe, one per remaining stage in
+-- 1F1B.
 -- The schedule is known only if the peers of sends and receives are recorded.
 --
 -- Kind:     analysis
@@ -18,7 +19,7 @@
 --   window_ns            DOUBLE   mean device window, ns
 --   bubble_ns            DOUBLE   mean bubble, ns
 --   bubble_pct           DOUBLE   bubble_ns as a share of window_ns, 0 to 100
---   schedule_bubble_pct  DOUBLE   minimum bubble of either schedule, 0 to 100
+--   schedule_bubble_pct  DOUBLE   bubble of either schedule with equal stages, 0 to 100
 --   pass_wait_ns         DOUBLE   part of bubble_ns in sends and receives, ns
 --   max_bubble_ns        BIGINT   longest bubble of a device, ns
 --   max_bubble_rank      INTEGER  rank of the longest bubble

@@ -51,17 +51,24 @@ match_wait AS (
     GROUP BY match_id
 ),
 
+dimension AS (
+    SELECT pg_name, rank, min(dimension) AS dimension
+    FROM parallel_members
+    GROUP BY pg_name, rank
+),
+
 part AS (
     SELECT
         m.trace_id, m.rank, m.device, s.stage, m.class, m.pg_name, m.number,
         hash(
-            m.class, m.pg_desc, m.expected_count, m.sender_rank = m.rank,
+            m.class, m.pg_desc, d.dimension, m.expected_count, m.sender_rank = m.rank,
             m.sender_rank < m.receiver_rank
         ) AS place_key,
         if(m.is_first, greatest(m.ts_ns - w.start_ns, 0), m.own_ns) AS own_ns
     FROM matched AS m
     INNER JOIN device_windows AS w ON m.trace_id = w.trace_id AND m.device = w.device
     LEFT JOIN stage AS s ON m.rank = s.rank
+    LEFT JOIN dimension AS d ON m.pg_name = d.pg_name AND m.rank = d.rank
 ),
 
 usual AS (

@@ -60,8 +60,12 @@ summed AS (
         count(*) FILTER (phase = 'verify') AS verify_step_count,
         any_value(max_running_count) AS max_running_count,
         avg(request_count) FILTER (phase <> 'prefill') AS mean_running_count,
-        sum(prefill_token_count)::BIGINT AS prefill_token_count,
-        sum(decode_token_count)::BIGINT AS decode_token_count
+        if(
+            bool_and(prefill_token_count IS NOT NULL), sum(prefill_token_count)::BIGINT, NULL
+        ) AS prefill_token_count,
+        if(
+            bool_and(decode_token_count IS NOT NULL), sum(decode_token_count)::BIGINT, NULL
+        ) AS decode_token_count
     FROM inside
     GROUP BY trace_id
 ),

@@ -18,7 +18,7 @@
 --   mean_power_w      DOUBLE   energy_j / covered time, W
 --   covered_pct       DOUBLE   share of dur_ns covered by samples, 0 to 100
 --   sample_count      BIGINT   number of samples
---   token_count       BIGINT   number of processed tokens; NULL if unknown
+--   token_count       BIGINT   output tokens of a load, or tokens of a training step; NULL if unknown
 --   request_count     BIGINT   number of successful requests of a load; else NULL
 --   token_energy_j    DOUBLE   energy per token, J
 --   request_energy_j  DOUBLE   energy per request, J
@@ -110,7 +110,8 @@ loads AS (
         any_value(n.load_start_unix_ns - t.base_time_ns) + min(r.sent_ns) AS start_ns,
         any_value(n.load_start_unix_ns - t.base_time_ns) + max(r.end_ns) AS end_ns,
         count(*) FILTER (r.outcome = 'ok') AS request_count,
-        sum(r.output_token_count)::BIGINT AS token_count
+        if(bool_and(r.output_token_count IS NOT NULL), sum(r.output_token_count)::BIGINT, NULL)
+            AS token_count
     FROM request AS r
     INNER JOIN run AS n USING (run_id)
     INNER JOIN trace AS t USING (run_id)
@@ -119,7 +120,10 @@ loads AS (
 ),
 
 step_tokens AS (
-    SELECT t.trace_id, n.batch_size::BIGINT * n.sequence_length AS token_count
+    SELECT
+        t.trace_id,
+        n.batch_size::BIGINT * n.sequence_length * coalesce(n.gradient_accumulation, 1)
+            AS token_count
     FROM trace AS t
     INNER JOIN run AS n USING (run_id)
     WHERE n.stage IN ('pretrain', 'finetune') AND n.tensor_size = 1 AND n.pipeline_size = 1

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 from every_trace import MADE_UP, REPO
 from msgspec.structs import replace
+<<<<<<< HEAD
 from sides_by_hand import gemm_side
+=======
+from traces_by_hand import span, work
+>>>>>>> eyes13
 
 from tracekit.checking.baseline import Baseline, load, names, save
 from tracekit.checking.checking import check, make_baseline, measure
@@ -122,6 +126,14 @@ def test_rules_about_a_run(sample, tmp_path):
     assert found == texts
     assert report.outcome == "failed"
     assert report.result().column("outcome") == list(texts.values())
+
+
+def test_rules_hold_for_every_rank(opened, tmp_path):
+    trace = opened(SAMPLE.with_name("pretrain_R+Z3"))
+    save(make_baseline("main", trace, "two ranks"), tmp_path)
+    texts = "timeline.compute_ns = 682235254 ns", "health.inferred_device_time <= +0%"
+    report = check(trace, [*map(parse_rule, texts)], against="main", baselines=tmp_path)
+    assert [one.outcome for one in report.judgements] == ["failed", "passed"]
 
 
 def test_a_module_includes_its_submodules(sample):
@@ -248,6 +260,31 @@ def test_sides_that_do_not_both_mark_steps(cli):
     window = cli("query", "timeline", SAMPLE, "--format", "json")
     widths = [row["window_ns"] for row in json.loads(window.stdout)]
     assert second["base_value"] == pytest.approx(sum(widths) / len(widths))
+
+
+def test_a_run_of_one_step_is_compared_per_step(cli, tmp_path):
+    """A window of eight steps has more kernels than a window of one."""
+    for name, count, kernels in (("base", 8, 1), ("new", 1, 2)):
+        events = [
+            event
+            for at in range(0, 100 * count, 100)
+            for event in (
+                span("user_annotation", f"ProfilerStep#{at}", at, at + 99),
+                *(
+                    e
+                    for n in range(kernels)
+                    for e in work(at + n, at + 9 + n, at + 10 + n, at + n + 1, "gemm")
+                ),
+            )
+        ]
+        (tmp_path / f"{name}.json").write_text(json.dumps({"traceEvents": events}))
+    base, new = tmp_path / "base.json", tmp_path / "new.json"
+    rule = ("--rule", "class.gemm.kernel_count <= +0%", "--format", "json", "--no-cache")
+    assert cli("check", "baseline", "save", "one", new).exit_code == 0
+    for sides, value in (((new, base), 2), ((base, "one"), 1)):
+        (row,) = cli("check", sides[0], "--against", sides[1], *rule).json()
+        assert (row["value"], row["base_value"]) == (value, 3 - value)
+    assert cli("compare", base, new, "--no-cache").stdout.splitlines()[1].startswith("Step")
 
 
 def test_a_baseline_of_another_unit_is_refused(cli):

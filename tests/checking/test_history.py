@@ -159,7 +159,7 @@ def test_times_determine_the_order_and_paths_distinguish_runs(make_run, tmp_path
 
 
 def test_names_of_runs_are_escaped():
-    runs = [Run(f"<b>{n}", None, None, {"step_ns": [100.0 * n] * 9}) for n in (1, 2)]
-    page = history_page(tables_of(runs), ["<b>1", "<b>2"])
-    assert "<b>1" not in page
-    assert "from &lt;b&gt;2 on" in page
+    runs = [Run(f"<b>{n}", None, None, {"mfu_pct": [0.01 * 30.0**n] * 9}) for n in (0, 2)]
+    page = history_page(tables_of(runs), ["<b>0", "<b>2"])
+    assert "<b>0" not in page
+    assert "&lt;0.1 % → 9.0 % (+89,900.0 %) from &lt;b&gt;2 on" in page

@@ -6,16 +6,18 @@ from traces_by_hand import span, work
 import tracekit
 
 
-def _steps(kernel_us):
-    """Return steps that run one kernel each, launched as the step begins."""
+def _steps(kernel_us, names=("gemm",)):
+    """Return steps that run equally long kernels, launched as the step begins."""
     events, at = [], 1000.0
     for number, dur_us in enumerate(kernel_us):
         events += [
-            span("user_annotation", f"ProfilerStep#{number}", at, at + dur_us + 20),
+            span("user_annotation", f"ProfilerStep#{number}", at, at + dur_us * len(names) + 20),
             span("cpu_op", "aten::mm", at + 1, at + 6, **{"External id": number + 1}),
-            *work(at + 2, at + 10, at + 10 + dur_us, number + 1, "gemm"),
         ]
-        at += dur_us + 20
+        for place, name in enumerate(names):
+            begin, correlation = at + 10 + dur_us * place, len(names) * number + place + 1
+            events += work(at + 2 + place, begin, begin + dur_us, correlation, name)
+        at += dur_us * len(names) + 20
     return events
 
 
@@ -27,6 +29,15 @@ def test_a_mean_dominated_by_single_steps_is_reported(cli, tiny_trace):
     assert "a few steps dominate the mean" in " ".join(done.stdout.split())
 
 
+@pytest.mark.parametrize("names", [("gemm",), ("gemm", "softmax")])
+def test_a_slower_kernel_or_an_unknown_shape_is_no_other_clock(cli, tiny_trace, names):
+    """Without shapes, a larger batch makes all kernels slower."""
+    base, new = (tiny_trace(_steps([us] * 6, names), f"{us}.json") for us in (100, 120))
+    done = cli("compare", base, new, "--no-cache")
+    assert "same kernels, changed duration" in done.stdout
+    assert "different clocks" not in done.stdout
+
+
 def test_a_trace_against_itself(cli, tiny_trace):
     one = tiny_trace(_steps([100] * 6), "one.json")
     done = cli("compare", one, one, "--no-cache")
@@ -34,6 +45,12 @@ def test_a_trace_against_itself(cli, tiny_trace):
     assert "(+0.0 %)   same (unprofiled, estimated)" in done.stdout.splitlines()[1]
     assert "faster" not in done.stdout
     assert "slower" not in done.stdout
+
+
+def test_there_is_no_table_of_negligible_causes(cli, tiny_trace):
+    base, new = (tiny_trace(_steps([us] * 6), f"{us}.json") for us in (1000, 1000.01))
+    lines = cli("compare", base, new, "--no-cache", "--per", "window").stdout.splitlines()
+    assert [line.split(" ")[0] for line in lines[1:4]] == ["Window", "", "Where"]
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,22 @@ def test_the_deciding_measure_is_reported(lines_of, noise, verdict):
     assert line.rstrip().endswith(verdict)
 
 
+@pytest.mark.parametrize(
+    ("delta_ns", "note"),
+    [
+        (80, " "),
+        (40, ": the recordings hide most of the difference "),
+        (250, ": most of the recorded difference is the profiler's "),
+    ],
+)
+def test_recordings_that_disagree_with_the_runs_are_reported(lines_of, delta_ns, note):
+    run = {"run_base_ns": 100, "run_new_ns": 200, "run_delta_ns": 100, "run_delta_pct": 100.0}
+    recorded = {"base_ns": 400, "new_ns": 400 + delta_ns, "delta_ns": delta_ns}
+    basis = {"run_basis": "measured", "margin_pct": 1.0, "delta_pct": delta_ns / 4}
+    text = " ".join(" ".join(lines_of(run | recorded | basis)).split())
+    assert f"while profiling (mean){note}mean of 8" in text
+
+
 def test_one_run_on_a_side_does_not_hold_the_noise_of_runs(lines_of):
     single_run_note = "one run on a side"
     assert any(single_run_note in line for line in lines_of())

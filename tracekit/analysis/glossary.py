@@ -8,7 +8,7 @@ COLUMN_MEANINGS: Mapping[str, str] = {
     "above_pct": "high_ns - median_ns, as a percentage of the median",
     "algorithm_bytes_per_s": "algorithm bandwidth, bytes/s",
     "batch": "number of GEMMs per call",
-    "batch_size": "sequences per step and data-parallel rank",
+    "batch_size": "sequences per forward pass and data-parallel rank",
     "below_pct": "median_ns - low_ns, as a percentage of the median",
     "bus_bytes_per_s": "bus bandwidth, bytes/s",
     "busy_ns": "time with any device event, ns",

@@ -76,7 +76,7 @@ def measure(trace: Trace, label: str, per: Per | None = None, skip: int = 0) -> 
     (has_trace,) = trace.sql("SELECT EXISTS (FROM trace)")
     if has_trace[0]:
         reading = read([trace], label, per)
-        side = make_side(reading, per or ("step" if reading.has_steps else "window"), skip)
+        side = make_side(reading, per or ("step" if reading.step_count else "window"), skip)
     return Measured(label, side, {}, figures_of(trace), trace, *repeats_of(trace))
 
 

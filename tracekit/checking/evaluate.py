@@ -109,8 +109,8 @@ def _of_statement(rule: Rule, new: Measured) -> Judgement:
 
 def _absolute(rule: Rule, values: Values) -> Judgement:
     assert rule.operator is not None
-    value = values.worst(rule.operator)
     bound = rule.bound_in(values.unit, is_share=rule.subject == "mfu")
+    value = values.worst(rule.operator, bound)
     holds = HOLDS[rule.operator](value, bound)
     count = len(values.series)
     reason = f"median of {count:,} steps" if values.is_sampled and count > 1 else ""
@@ -123,8 +123,9 @@ def _absolute(rule: Rule, values: Values) -> Judgement:
 
 def _relative(rule: Rule, values: Values, base: Values) -> Judgement:
     assert rule.operator is not None
-    value, base_value = values.worst(rule.operator), base.worst(rule.operator)
+    base_value = base.worst(rule.operator)
     limit = base_value * (1 + rule.bound / 100)
+    value = values.worst(rule.operator, limit)
     change = 100 * (value - base_value) / base_value if base_value else None
     outcome, reason = _beyond_noise(rule, values, base, HOLDS[rule.operator](value, limit))
     reason = _joined(reason, values.rests_on)

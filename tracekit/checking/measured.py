@@ -54,9 +54,11 @@ class Values(Struct, frozen=True):
     quantile: int = 0
     rests_on: str = ""
 
-    def worst(self, operator: Operator) -> float:
+    def worst(self, operator: Operator, bound: float = 0.0) -> float:
         if self.is_sampled:
             return median(self.series)
+        if operator == "=":
+            return max(self.series, key=lambda value: abs(value - bound))
         return min(self.series) if operator in (">=", ">") else max(self.series)
 
 

@@ -47,7 +47,7 @@ baselines_option = click.option(
 per_option = click.option(
     "--per",
     type=click.Choice(["step", "window"]),
-    help="Unit to normalize times by.  [default: step if several are marked, else window]",
+    help="Unit to normalize times by.  [default: step if any are marked, else window]",
 )
 
 skip_option = click.option(

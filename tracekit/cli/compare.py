@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 @click.option(
     "--per",
     type=click.Choice(["step", "window", "layer", "token", "request"]),
-    help="Unit to normalize times by.  [default: step if both sides have several steps]",
+    help="Unit to normalize times by.  [default: step if both sides have steps, and one several]",
 )
 @click.option(
     "--by",

@@ -120,11 +120,20 @@ class SplitRows(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
+    """One side before units are chosen.
+
+    `step_count` is the smallest number of steps of a run; 0 if steps cover less than half the time.
+    """
+
     label: str
     runs: Sequence[SplitRows]
     modules: Mapping[str, ModuleNode]
-    has_steps: bool
+    step_count: int
     unit_counts: Sequence[Mapping[int, int] | int | None]
+
+    @property
+    def has_steps(self) -> bool:
+        return self.step_count > 1
 
 
 def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading:
@@ -146,7 +155,7 @@ def read(traces: Sequence[Trace], label: str, per: Per | None = None) -> Reading
         label,
         runs,
         modules,
-        min(step_counts) > 1 and 100 * inside_ns >= _COVERED_BY_STEPS_PCT * max(all_ns, 1),
+        min(step_counts) if 100 * inside_ns >= _COVERED_BY_STEPS_PCT * max(all_ns, 1) else 0,
         [_unit_count(trace, per) for trace in traces],
     )
 
@@ -174,8 +183,12 @@ def split_rows(trace: Trace) -> SplitRows:
 
 
 def usual_per(base: Reading, new: Reading) -> Per:
-    """Return the default unit: steps if several steps cover most of both sides, else windows."""
-    return "step" if base.has_steps and new.has_steps else "window"
+    """Return the default unit: steps if they cover most of both sides, else windows.
+
+    The windows of two sides with one step each are alike.
+    """
+    counts = base.step_count, new.step_count
+    return "step" if min(counts) > 0 and max(counts) > 1 else "window"
 
 
 def make_side(reading: Reading, per: Per, skip: int = 0) -> Side:
@@ -277,9 +290,9 @@ def _unit_count(trace: Trace, per: Per | None) -> Mapping[int, int] | int | None
 
 def _tokens(trace: Trace) -> Mapping[int, int] | int | None:
     served = {
-        row["step"]: (row["prefill_token_count"] or 0) + (row["decode_token_count"] or 0)
+        row["step"]: row["prefill_token_count"] + row["decode_token_count"]
         for row in trace.query("serving_steps").to_dicts()
-        if row["step"] is not None
+        if None not in (row["step"], row["prefill_token_count"], row["decode_token_count"])
     }
     if any(served.values()):
         return served

@@ -125,8 +125,8 @@ def compare(
         base: the reference: a trace, a run folder, a store, or an open trace; several are
             repeats of the same run.
         new: the other side, in the same form.
-        per: unit of figures: step, window, layer, token, or request. The default is a step if both
-            sides have several that cover most of their time, else a device window.
+        per: unit of figures: step, window, layer, token, or request. The default is a step if steps
+            cover most of the time of both sides, and one has several, else a device window.
         skip: number of steps to omit at the beginning of each run.
         margin_pct: largest difference that counts as no difference, percent of the base.
         cache: whether to cache ingested traces, as in :func:`tracekit.open`.

@@ -45,9 +45,9 @@ _NUMBER = re.compile(r"\d{1,18}")
 def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
     """Return the common factor by which all compute takes longer, or None.
 
-    The factor is the time-weighted median ratio of calls with the same kernel and shape. It must
-    hold within 1 % for four fifths of the base's compute time, and differ from 1 by at least half a
-    percent.
+    The factor is the time-weighted median ratio of calls with the same kernel and known shape. It
+    must hold within 1 % for four fifths of the base's compute time, also without the longest work,
+    and differ from 1 by at least half a percent.
     """
     total = 0
     ratios: list[tuple[Fraction, int]] = []
@@ -56,7 +56,8 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
             continue
         base, new = _sum(pair, 0), _sum(pair, 1)
         total += base[1]
-        if pair.match == "same" and base[0] and base[1] and new[0] and new[1]:
+        has_shapes = all(cell.shape is not None for cell in pair.base)
+        if pair.match == "same" and has_shapes and base[0] and base[1] and new[0] and new[1]:
             ratios.append((Fraction(new[1] * base[0], base[1] * new[0]), base[1]))
     ratios.sort()
     reached, half = 0, sum(weight for _, weight in ratios) / 2
@@ -68,8 +69,9 @@ def clock_factor(pairs: Sequence[Pair]) -> Fraction | None:
             break
     if factor is None or abs(factor - 1) < _MIN_CLOCK:
         return None
-    near = sum(weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD)
-    return factor if near >= _CLOCK_SHARE * total else None
+    near = [weight for ratio, weight in ratios if abs(ratio - factor) <= _CLOCK_SPREAD]
+    others = sum(near) - max(near)
+    return factor if others and others >= _CLOCK_SHARE * (total - max(near)) else None
 
 
 def effects_of(pair: Pair, units: tuple[int, int], clock: Fraction | None) -> dict[str, Fraction]:

@@ -53,7 +53,7 @@ _HEALTH = {
     "truncated": 0.0,
     "missing_ranks": 0.0,
 }
-"""Health metrics to compare, with the minimum reported difference."""
+"""Health metrics to compare, with the minimum reported difference: shares in percent, counts 0."""
 
 Facts = Mapping[tuple[str, str], tuple[str, Weight]]
 """Settings of a side, as text, by subject and name."""
@@ -125,7 +125,7 @@ def _object(text: str | None) -> dict[str, Any]:
 
 
 Health = Mapping[str, float]
-"""Health metrics by name: the mean over the traces of a side."""
+"""Health metrics by name: the worst value of a side's traces."""
 
 
 def health_of(traces: Sequence[Trace]) -> Health:
@@ -134,7 +134,10 @@ def health_of(traces: Sequence[Trace]) -> Health:
         for row in trace.health().to_dicts():
             if row["metric"] in _HEALTH and row["value"] is not None:
                 result.setdefault(row["metric"], []).append(float(row["value"]))
-    return {metric: sum(values) / len(values) for metric, values in result.items()}
+    return {
+        metric: min(values) if metric.startswith("device_time_") else max(values)
+        for metric, values in result.items()
+    }
 
 
 def unlike(base: Facts, new: Facts, health: Sequence[Health]) -> list[Unlike]:
@@ -154,6 +157,7 @@ def unlike(base: Facts, new: Facts, health: Sequence[Health]) -> list[Unlike]:
     for metric, limit in _HEALTH.items():
         sides = [side[metric] for side in health if metric in side]
         if len(sides) == 2 and abs(sides[0] - sides[1]) > limit:
-            base_text, new_text = (f"{value:.1f}".removesuffix(".0") for value in sides)
+            unit = " %" if limit else ""
+            base_text, new_text = (f"{value:.1f}".removesuffix(".0") + unit for value in sides)
             results.append(Unlike("health", metric, base_text, new_text, "note"))
     return sorted(results, key=lambda one: one.weight != "matters")

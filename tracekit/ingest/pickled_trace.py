@@ -166,11 +166,12 @@ class _AllocatorHistory:
                 if action == "oom":
                     yield {
                         "ph": "i",
-                        "name": "[out of memory]",
+                        "name": "[OutOfMemory]",
                         "pid": 0,
                         "tid": device,
                         "ts": at_ns,
                         "args": {
+                            "Device Type": _CUDA,
                             "Device Id": device,
                             "Bytes": size,
                             **_call_stack(entry.get("frames") or ()),

@@ -191,8 +191,10 @@ def parse_change(text: str) -> Change:
     allowed = KEYWORDS[target] if target else (SCALE, REMOVE)
     if action not in allowed:
         raise UsageError(f"{text!r}: this action does not apply to {target or 'work'}", hint=_HINT)
-    if target in (*SERVING, "graph", "compile") and terms:
+    if target in (*SERVING, "graph", "compile", "optimizer", "offload") and terms:
         raise UsageError(f"{text!r}: {target} applies to the complete run and takes no terms")
+    if target and not {"range", "call"}.isdisjoint(column for column, _ in terms):
+        raise UsageError(f"{text!r}: {target} takes no range or call")
     if target in ("bandwidth", "latency", "rate", "accumulate") and factor <= 0:
         raise UsageError(f"{text!r}: the factor must be above 0")
     return Change(text, target, terms, action, factor, count, least=least)

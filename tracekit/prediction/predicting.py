@@ -536,8 +536,8 @@ class Predictor:
         """Adjust the start of ranks that start about as late as their steps end.
 
         A step before the window, which would change as well, caused the delay. So the new start
-        delay is the predicted delay of the step ends. Delays below a thousandth of the window are
-        ignored.
+        delay is the predicted delay of the step ends. Delays that grow from step to step, and those
+        below a thousandth of the window, are ignored.
         """
         results: list[str] = []
         if len(self._moments) < 2:
@@ -545,10 +545,12 @@ class Predictor:
         starts = "SELECT trace_id, min(usual_ns) FROM changed_edge WHERE kind = 'start' GROUP BY 1"
         ns = dict(self._edges.run(starts))
         was, now = (_lateness(run.step_ends_ns) for run in (self._before[0], self._replayed()[0]))
-        for (trace_id, _), old_ns, new_ns in zip(self._moments, was, now, strict=False):
-            begun_ns = ns.get(trace_id, 0)
-            more_ns = max(new_ns - old_ns, -begun_ns)
-            is_alike = 2 * abs(begun_ns - old_ns) <= abs(new_ns - old_ns)
+        for (trace_id, _), old, new in zip(self._moments, was, now, strict=False):
+            begun_ns, old_ns = ns.get(trace_id, 0), round(median(old))
+            change_ns = round(median(new)) - old_ns
+            more_ns = max(change_ns, -begun_ns)
+            growth_ns = new[-1] - new[0] - (old[-1] - old[0])
+            is_alike = 2 * max(abs(begun_ns - old_ns), abs(growth_ns)) <= abs(change_ns)
             if is_alike and 1000 * abs(more_ns) >= self._before[0].window_ns:
                 self._edges.update(
                     every_weight(f"*_ns = *_ns + {more_ns}"),
@@ -612,15 +614,12 @@ def predict(
     return LoadPredictor(connection).predict(parsed)
 
 
-def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[int]:
-    """Return each rank's median delay after the first rank that ends a step."""
+def _lateness(step_ends_ns: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Return each rank's delay in each step after the first rank that ends it."""
     if len({len(ends) for ends in step_ends_ns}) > 1:
         return []
     first = [min(step) for step in zip(*step_ends_ns, strict=True)]
-    return [
-        round(median(end - least for end, least in zip(ends, first, strict=True)))
-        for ends in step_ends_ns
-    ]
+    return [[end - least for end, least in zip(ends, first, strict=True)] for ends in step_ends_ns]
 
 
 def _drawn(before: _Replayed, after: _Replayed) -> list[float]:

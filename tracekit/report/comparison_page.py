@@ -56,7 +56,7 @@ TABLES = {
         "Significance",
         (
             "Medians of each measure, their difference with a bootstrap interval, and the verdict "
-            "of a rank test. Plain steps ran without the profiler."
+            "of a rank test. Unprofiled steps ran without the profiler."
         ),
     ),
     "comparison_effects": (

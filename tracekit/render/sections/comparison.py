@@ -87,16 +87,17 @@ def total(screen: Screen) -> list[Text]:
     (row,) = screen.rows("comparison")
     noise = screen.rows("comparison_noise")
     lines = [*_difference(row, noise), *_busy_time(noise), Text(_rests_on(row), "dim")]
+    lines = [line for line in lines if line]
     labels = [row["per"].capitalize(), *([""] * (len(lines) - 1))]
     out = [
         screen.line(printable(f"{row['base']} → {row['new']}"), "bold"),
         *screen.facts(list(zip(labels, lines, strict=True))),
     ]
     effects = screen.rows("comparison_effects")
-    if not effects:
-        return out
     shown = [one for one in effects if abs(one["base_pct"] or 100) >= _MIN_EFFECT_PCT]
     shown = shown[:_MAX_EFFECTS]
+    if not shown:
+        return out
     return [
         *out,
         Text(),
@@ -198,9 +199,10 @@ def _disagreement(row: Row) -> str:
         return ""
     if recorded * run < 0 and min(abs(recorded), abs(run)) > row["margin_pct"]:
         return ": the recordings show the opposite"
-    if abs(recorded) < abs(run) / 2:
+    recorded_ns, run_ns = abs(row["delta_ns"]), abs(row["run_delta_ns"])
+    if recorded_ns < run_ns / 2:
         return ": the recordings hide most of the difference"
-    if abs(recorded) > 2 * abs(run):
+    if recorded_ns > 2 * run_ns:
         return ": most of the recorded difference is the profiler's"
     return ""
 
@@ -462,14 +464,14 @@ def change_sentence(row: Row) -> str:
     """Return a sentence: the measure, its change, and the first run with the new value."""
     measure = row["measure"]
     sides = " → ".join(_amount(measure, row[side]) for side in ("before", "after"))
-    share = "" if row["change_pct"] is None else f" ({row['change_pct']:+.1f} %)"
+    share = "" if row["change_pct"] is None else f" ({row['change_pct']:+,.1f} %)"
     return f"{HISTORY_NAMES[measure]} {sides}{share} from {printable(row['run'])} on"
 
 
 def _amount(measure: str, value: float) -> str:
     if measure.endswith("_ns"):
         return format_duration(round(value))
-    return f"{value:,.1f} %" if measure.endswith("_pct") else f"{value:,.1f}"
+    return f"{format_pct(value)} %" if measure.endswith("_pct") else f"{value:,.1f}"
 
 
 def _runs_of_change(row: Row) -> str:

@@ -206,9 +206,9 @@ def _pipeline(rows: Sequence[Row], screen: Screen) -> list[Text]:
     if first["schedule"] is None:
         note = f"schedule unknown: {first['reason']}"
     else:
-        least = pct_text(first["schedule_bubble_pct"])
+        ideal = pct_text(first["schedule_bubble_pct"])
         count = first["microbatch_count"]
-        note = f"{first['schedule']}, {count:,.0f} micro-batches: at least {least} bubble"
+        note = f"{first['schedule']}, {count:,.0f} micro-batches: {ideal} bubble with equal stages"
     shown = rows[:MAX_STAGES]
     heading = Text.assemble(("Pipeline", "bold"), (f"  {printable(note)}", "dim"))
     titles = {"rank_count": "ranks", "bubble_pct": "bubble", "bubble_ns": "bubble"}
