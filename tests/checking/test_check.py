@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 from every_trace import MADE_UP, REPO
 from msgspec.structs import replace
-<<<<<<< HEAD
 from sides_by_hand import gemm_side
-=======
 from traces_by_hand import span, work
->>>>>>> eyes13
 
 from tracekit.checking.baseline import Baseline, load, names, save
 from tracekit.checking.checking import check, make_baseline, measure
