@@ -16,6 +16,8 @@
 -- View:
 --   page  lines=rank,device
 -- Invariant: event_count >= 1
+-- Empty: memory: the trace has no allocator events: record with profile_memory=True
+-- Empty: the allocator events have no totals
 
 WITH allocator AS (
     SELECT
