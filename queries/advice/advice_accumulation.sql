@@ -11,34 +11,36 @@ WITH optimizer_steps AS (
     GROUP BY trace_id
 ),
 
+reductions AS (
+    SELECT c.trace_id, c.dur_ns, coalesce(l.ts_ns, c.ts_ns) AS ts_ns
+    FROM collective_events AS c
+    INNER JOIN attributed_events AS a USING (trace_id, event_id, piece)
+    LEFT JOIN launch AS l USING (trace_id, launch_id)
+    WHERE collective_of(c.class) = 'allreduce' AND c.phase = 'backward' AND c.is_transfer
+),
+
 forwards AS (
-    SELECT trace_id, count(*) AS forward_count
+    SELECT trace_id, ts_ns
     FROM annotations
     WHERE name = 'DistributedDataParallel.forward'
-    GROUP BY trace_id
 ),
 
-numbered AS (
-    SELECT *, max(message_bytes) OVER (PARTITION BY trace_id) AS most_bytes
-    FROM collective_events
-    WHERE collective_of(class) = 'allreduce' AND phase = 'backward' AND is_transfer
-),
-
-reductions AS (
+-- A backward pass reduces several buckets, so count the forward passes before them.
+reduced AS (
     SELECT
-        trace_id,
-        count(*) FILTER (message_bytes = most_bytes) AS pass_count,
-        sum(dur_ns)::BIGINT AS comm_ns
-    FROM numbered
-    GROUP BY trace_id
+        r.trace_id,
+        count(DISTINCT f.ts_ns) AS pass_count,
+        sum(r.dur_ns)::BIGINT AS comm_ns
+    FROM reductions AS r
+    ASOF INNER JOIN forwards AS f ON r.trace_id = f.trace_id AND r.ts_ns >= f.ts_ns
+    GROUP BY r.trace_id
 ),
 
 passes AS (
     SELECT *, pass_count // step_count AS batch_count
-    FROM reductions
+    FROM reduced
     INNER JOIN optimizer_steps USING (trace_id)
-    INNER JOIN forwards USING (trace_id)
-    WHERE pass_count >= 2 * step_count AND forward_count >= 2 * step_count
+    WHERE pass_count >= 2 * step_count
 )
 
 SELECT

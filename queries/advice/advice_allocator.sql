@@ -24,7 +24,7 @@ calls AS (
 peaks AS (
     SELECT
         max(m.reserved_bytes) AS reserved_bytes,
-        arg_max(m.reserved_bytes - m.allocated_bytes, (m.allocated_bytes, -m.place))
+        arg_max(m.reserved_bytes - m.highest_bytes, (m.highest_bytes, -m.place))
             AS unused_bytes,
         any_value(d.total_memory_bytes) AS memory_bytes
     FROM memory_event AS m

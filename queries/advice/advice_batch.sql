@@ -7,7 +7,8 @@
 WITH used AS (
     SELECT
         coalesce(
-            (SELECT max(total_reserved_bytes) FROM memory),
+            -- The host reserves nothing.
+            (SELECT nullif(max(total_reserved_bytes), 0) FROM memory),
             (SELECT max(peak_device_reserved_bytes) FROM run)
         ) AS reserved_bytes,
         (SELECT min(total_memory_bytes) FROM device WHERE total_memory_bytes > 0) AS memory_bytes

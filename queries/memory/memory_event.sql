@@ -16,6 +16,7 @@
 --   bytes            BIGINT                 block size, bytes; negative for a release
 --   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
 --   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes
+--   highest_bytes    BIGINT                 allocated_bytes; memory in use before the first event if more, bytes
 --   end_place        BIGINT                 place of the event that ended the allocation; NULL if in use until the end of the recording
 --   is_at_peak       BOOLEAN                the block is in use at the peak of the device
 --   op_name          VARCHAR                innermost op around the event, or in its call stack
@@ -126,20 +127,21 @@ placed AS MATERIALIZED (
         coalesce(pass, '')
         <> coalesce(lag(pass) OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id), '')
             AS is_begin,
-        lead(place) OVER (PARTITION BY trace_id, device, address ORDER BY place) AS next_place
+        lead(place) OVER (PARTITION BY trace_id, device, address ORDER BY place) AS next_place,
+        greatest(allocated_bytes, if(place = 1, allocated_bytes - bytes, NULL)) AS highest_bytes
     FROM in_pass
 ),
 
 numbered AS MATERIALIZED (
     SELECT
-        trace_id, event_id, device, phase, step, place, next_place,
+        trace_id, event_id, device, phase, step, place, next_place, highest_bytes,
         count_if(is_begin) OVER (PARTITION BY trace_id ORDER BY ts_ns, event_id) AS pass_number
     FROM placed
 ),
 
 decided AS (
     SELECT
-        s.*, n.phase, n.step, n.place, n.next_place, n.pass_number,
+        s.*, n.phase, n.step, n.place, n.next_place, n.highest_bytes, n.pass_number,
         {phase: n.phase} AS by_phase_rule
     FROM surrounded AS s
     INNER JOIN numbered AS n USING (trace_id, event_id)
@@ -165,7 +167,8 @@ first_step AS (
 peak_event AS (
     SELECT
         trace_id, device,
-        arg_max(place, (allocated_bytes, -place)) AS peak_place
+        arg_max(place - (highest_bytes > allocated_bytes)::INTEGER, (highest_bytes, -place))
+            AS peak_place
     FROM placed
     GROUP BY trace_id, device
 ),
@@ -174,7 +177,7 @@ trained AS (SELECT DISTINCT trace_id FROM placed WHERE pass = 'backward')
 
 SELECT
     b.trace_id, b.event_id, b.device, b.ts_ns, b.place, b.bytes, b.allocated_bytes,
-    b.reserved_bytes,
+    b.reserved_bytes, b.highest_bytes,
     e.place AS end_place,
     b.bytes > 0 AND b.place <= w.peak_place AND coalesce(e.place > w.peak_place, TRUE)
         AS is_at_peak,

@@ -18,13 +18,13 @@
 -- Invariant: block_count >= 1 OR category = '(before the recording)'
 -- Invariant: bytes > 0 OR category = '(before the recording)'
 -- Empty: memory: the trace has no allocator events: record with profile_memory=True
--- Empty: the allocator events have no addresses
+-- Empty: the allocator events have no addresses or no totals
 
 WITH device_peak AS (
     SELECT
         trace_id, device,
-        max(allocated_bytes) AS allocated_bytes,
-        max(allocated_bytes) - coalesce(sum(bytes) FILTER (is_at_peak), 0) AS before_bytes
+        max(highest_bytes) AS allocated_bytes,
+        max(highest_bytes) - coalesce(sum(bytes) FILTER (is_at_peak), 0) AS before_bytes
     FROM memory_event
     GROUP BY trace_id, device
 ),

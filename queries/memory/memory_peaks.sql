@@ -7,7 +7,7 @@
 --   rank INTEGER, device VARCHAR
 --   peak_at_ns          BIGINT   time of the peak, ns since the first event of the trace
 --   step                BIGINT   step of the peak
---   phase               VARCHAR  phase of the allocation that reached the peak
+--   phase               VARCHAR  phase of the allocation that reached the peak; NULL if before the recording
 --   allocated_bytes     BIGINT   memory in use, bytes
 --   before_bytes        BIGINT   part of allocated_bytes from before the recording, bytes; negative if releases are missing
 --   reserved_bytes      BIGINT   memory reserved by the allocator, bytes; NULL for the host
@@ -21,16 +21,19 @@
 -- Invariant: unused_bytes = reserved_bytes - allocated_bytes OR unused_bytes IS NULL
 -- Invariant: block_count <= event_count
 -- Empty: memory: the trace has no allocator events: record with profile_memory=True
--- Empty: the allocator events have no addresses
+-- Empty: the allocator events have no addresses or no totals
 
 WITH device_peak AS (
     SELECT
         trace_id, device,
         arg_max(
-            {'at_ns': ts_ns, 'step': step, 'phase': phase, 'reserved_bytes': reserved_bytes},
-            (allocated_bytes, -place)
+            {
+                'at_ns': ts_ns, 'step': step, 'phase': if(bytes > 0, phase, NULL),
+                'reserved_bytes': reserved_bytes
+            },
+            (highest_bytes, -place)
         ) AS top,
-        max(allocated_bytes) AS allocated_bytes,
+        max(highest_bytes) AS allocated_bytes,
         nullif(max(reserved_bytes), 0) AS max_reserved_bytes,
         coalesce(sum(bytes) FILTER (is_at_peak), 0)::BIGINT AS known_bytes,
         count(*) FILTER (is_at_peak) AS block_count,

@@ -15,7 +15,7 @@
 --   reserved_bytes   BIGINT   memory reserved by the allocator, bytes
 -- Invariant: bytes >= 0 OR category = '(before the recording)'
 -- Empty: memory: the trace has no allocator events: record with profile_memory=True
--- Empty: the allocator events have no addresses
+-- Empty: the allocator events have no addresses or no totals
 
 WITH span AS (
     SELECT trace_id, device, min(ts_ns) AS start_ns, max(ts_ns) - min(ts_ns) + 1 AS span_ns
@@ -26,10 +26,12 @@ WITH span AS (
 time_point AS (
     SELECT
         e.trace_id, e.device,
-        max(e.allocated_bytes) AS allocated_bytes,
-        max_by(e.place, (e.allocated_bytes, -e.place)) AS place,
-        max_by(e.ts_ns, (e.allocated_bytes, -e.place)) AS at_ns,
-        max_by(e.reserved_bytes, (e.allocated_bytes, -e.place)) AS reserved_bytes
+        max(e.highest_bytes) AS allocated_bytes,
+        max_by(
+            e.place - (e.highest_bytes > e.allocated_bytes)::INTEGER, (e.highest_bytes, -e.place)
+        ) AS place,
+        max_by(e.ts_ns, (e.highest_bytes, -e.place)) AS at_ns,
+        max_by(e.reserved_bytes, (e.highest_bytes, -e.place)) AS reserved_bytes
     FROM memory_event AS e
     INNER JOIN span AS s USING (trace_id, device)
     GROUP BY e.trace_id, e.device, ($points * (e.ts_ns - s.start_ns)::HUGEINT) // s.span_ns

@@ -20,7 +20,7 @@
 --   dur_ns          BIGINT   duration on this rank, ns
 --   transfer_ns     BIGINT   shortest duration of all ranks, ns; NULL if not matched
 --   wait_ns         BIGINT   dur_ns - transfer_ns, ns; NULL if not matched
---   is_last         BOOLEAN  this rank arrived last; NULL if not matched
+--   is_last         BOOLEAN  this rank arrived last, and others waited; NULL if not matched
 --   reason          VARCHAR  why the collective is not matched; else NULL
 --   own_ns          BIGINT   time from the end of all previous communication on the device to the start, ns; 0 for the first collective
 --   is_first        BOOLEAN  first collective of the device
@@ -107,6 +107,7 @@ matched_call AS (
         *,
         (count_if(NOT is_again) OVER match)::BIGINT AS rank_count,
         min(dur_ns) FILTER (NOT is_again) OVER match AS min_dur_ns,
+        max(dur_ns) FILTER (NOT is_again) OVER match AS max_dur_ns,
         CASE
             WHEN is_again THEN 'another trace of the rank recorded it'
             WHEN collective_of(class) IN ('p2p', 'other') AND NOT is_pair
@@ -134,7 +135,7 @@ SELECT
     m.dur_ns,
     if(m.reason IS NULL, m.min_dur_ns, NULL) AS transfer_ns,
     if(m.reason IS NULL, m.dur_ns - m.min_dur_ns, NULL) AS wait_ns,
-    if(m.reason IS NULL, m.place = 1, NULL) AS is_last,
+    if(m.reason IS NULL, m.place = 1 AND m.max_dur_ns > m.min_dur_ns, NULL) AS is_last,
     m.reason,
     greatest(coalesce(m.gap_ns, 0), 0) AS own_ns,
     m.gap_ns IS NULL AS is_first,

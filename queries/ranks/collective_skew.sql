@@ -20,8 +20,8 @@
 --   max_wait_ns           BIGINT   longest wait, ns
 --   wait_ns               BIGINT   sum of waits of all ranks, ns
 --   wait_pct              DOUBLE   wait_ns as a share of the time of all ranks in the collective, 0 to 100
---   straggler_rank        INTEGER  rank that arrived last
---   longest_waiting_rank  INTEGER  rank that waited longest
+--   straggler_rank        INTEGER  rank that arrived last; NULL if none waited
+--   longest_waiting_rank  INTEGER  rank that waited longest; NULL if none
 --   reason                VARCHAR  why the calls are not matched; else NULL
 -- Keep:     class, number, message_bytes, max_dur_ns, max_wait_ns, wait_pct, straggler_rank, longest_waiting_rank,
 --           transfer_ns, wait_ns
@@ -46,7 +46,7 @@ WITH matched AS (
         sum(wait_ns)::BIGINT AS all_wait_ns,
         100.0 * sum(wait_ns)::BIGINT / nullif(sum(dur_ns), 0)::BIGINT AS wait_pct,
         any_value(rank) FILTER (is_last) AS straggler_rank,
-        arg_max(rank, (wait_ns, -rank)) AS longest_waiting_rank,
+        arg_max(rank, (wait_ns, -rank)) FILTER (wait_ns > 0) AS longest_waiting_rank,
         NULL::VARCHAR AS reason
     FROM collective_matches
     WHERE reason IS NULL

@@ -74,7 +74,9 @@ transfer AS (
         count(*) AS match_count,
         sum(transfer_ns)::BIGINT AS transfer_ns,
         sum(wait_ns)::BIGINT AS wait_ns,
-        1e9 * sum(message_bytes * bus_factor) / nullif(sum(transfer_ns), 0) AS bus_bytes_per_s
+        1e9 * sum(message_bytes * bus_factor) / nullif(
+            sum(transfer_ns) FILTER (message_bytes * bus_factor IS NOT NULL), 0
+        ) AS bus_bytes_per_s
     FROM collective_match
     GROUP BY group_key, class, size_key
 ),

@@ -93,12 +93,15 @@ moved AS (
                 g.sender_rank IS NULL, g.pg_name,
                 format('rank {} to {}', g.sender_rank, g.receiver_rank)
             ),
-            g.bus_bytes_per_s
-        ) FILTER (g.is_largest) AS slowest_name
+            -- If groups are equally slow, the one with the lowest ranks is named.
+            (g.bus_bytes_per_s, g.ranks, g.sender_rank)
+        ) FILTER (g.is_largest AND g.bus_bytes_per_s IS NOT NULL) AS slowest_name
     FROM (
         SELECT
             *,
-            message_bytes = max(message_bytes) OVER (PARTITION BY dimension, class) AS is_largest
+            message_bytes = max(message_bytes) OVER (
+                PARTITION BY pg_name, ranks, sender_rank, receiver_rank, class
+            ) AS is_largest
         FROM group_transfers
     ) AS g
     INNER JOIN member_of AS o

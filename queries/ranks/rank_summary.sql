@@ -18,7 +18,7 @@
 --   matched_count     BIGINT   number of collectives matched with other ranks
 --   transfer_ns       BIGINT   transfer time in matched collectives, ns
 --   comm_wait_ns      BIGINT   wait for other ranks in matched collectives, ns
---   last_count        BIGINT   number of matched collectives in which the rank arrived last
+--   last_count        BIGINT   number of matched collectives in which the rank arrived last and others waited
 --   caused_wait_ns    BIGINT   time that other ranks waited in collectives in which this rank arrived last, ns
 --   is_straggler      BOOLEAN  the rank causes the most wait; NULL without matched collectives
 --   node              VARCHAR  machine (host name, or derived from device numbers)

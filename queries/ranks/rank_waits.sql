@@ -12,7 +12,7 @@
 --   trace_id INTEGER, rank INTEGER, device VARCHAR, node VARCHAR
 --   node_source           VARCHAR  how the machine is known
 --   stage BIGINT, collective_count BIGINT, matched_count BIGINT, transfer_ns BIGINT, comm_wait_ns BIGINT
---   last_count            BIGINT   number of matched collectives in which the rank arrived last
+--   last_count            BIGINT   number of matched collectives in which the rank arrived last and others waited
 --   caused_wait_ns        BIGINT   time that other ranks waited in collectives in which this rank arrived last
 --   own_ns                BIGINT
 --   peer_count            BIGINT   number of ranks and devices compared, including this one

@@ -16,11 +16,22 @@
 -- View:
 --   page  lines=rank,device
 -- Invariant: event_count >= 1
+-- Empty: memory: the trace has no allocator events: record with profile_memory=True
+-- Empty: the allocator events have no totals
 
 WITH allocator AS (
     SELECT
         m.trace_id, t.rank, t.first_ts_ns, d.device, m.event_id, m.ts_ns,
-        m.total_allocated_bytes AS allocated_bytes, m.total_reserved_bytes AS reserved_bytes
+        m.total_reserved_bytes AS reserved_bytes,
+        greatest(
+            m.total_allocated_bytes,
+            -- The first event may release memory that was in use before the recording.
+            if(
+                row_number() OVER device = 1,
+                try_cast(m.total_allocated_bytes::HUGEINT - m.bytes AS BIGINT),
+                NULL
+            )
+        ) AS allocated_bytes
     FROM memory AS m
     INNER JOIN trace AS t ON m.trace_id = t.trace_id
     INNER JOIN memory_devices() AS d
@@ -29,6 +40,7 @@ WITH allocator AS (
             AND m.device_type IS NOT DISTINCT FROM d.device_type
             AND m.device_id IS NOT DISTINCT FROM d.device_id
     WHERE m.total_allocated_bytes IS NOT NULL
+    WINDOW device AS (PARTITION BY m.trace_id, d.device ORDER BY m.ts_ns, m.event_id)
 ),
 
 span AS (

@@ -28,7 +28,7 @@ def test_fails(tracekit_profile):
     profiled(tracekit_profile, {"few": "class.gemm.kernel_count <= 0"})
 
 def test_is_open(tracekit_profile):
-    profiled(tracekit_profile, ["mfu >= 0.4"])
+    profiled(tracekit_profile, "mfu >= 0.4")
 
 def test_is_as_it_was(tracekit_profile):
     relative = ["class.gemm.kernel_count <= +0%"]

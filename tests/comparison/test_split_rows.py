@@ -54,3 +54,5 @@ def test_a_run_without_a_trace_is_rejected(tmp_path):
         (tmp_path / name).write_bytes((sample / name).read_bytes())
     with tracekit.open(tmp_path, cache=False) as trace, pytest.raises(QueryError):
         split_rows(trace)
+    with pytest.raises(QueryError, match="compare needs a trace"):
+        tracekit.compare(tmp_path, tmp_path, cache=False)

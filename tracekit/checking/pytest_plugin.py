@@ -126,7 +126,8 @@ class StepProfiler:
             return result, settings
         if isinstance(given, Mapping):
             return [parse_rule(text, name) for name, text in given.items()], settings
-        return [parse_rule(text) for text in given], settings
+        texts = [given] if isinstance(given, str) else given
+        return [parse_rule(text) for text in texts], settings
 
     def _place(self, given: str | Path | None) -> str | Path:
         from tracekit.checking.baseline import DEFAULT_FOLDER

@@ -30,6 +30,7 @@ from tracekit.comparison.places import Alignment, align_modules
 from tracekit.comparison.serving import Served, Serving, compare_serving, served_by
 from tracekit.comparison.setup import Facts, Health, Unlike, facts_of, health_of, unlike
 from tracekit.comparison.tree import By, Node, make_tree, rearranged
+from tracekit.errors import QueryError
 from tracekit.ingest.trace_readers import Progress
 from tracekit.storage import Location
 from tracekit.trace import Trace
@@ -151,6 +152,13 @@ def compare(
     names = _labels(base, new)
     with ExitStack() as resources:
         sides = [[opened(one, resources) for one in _several(side)] for side in (base, new)]
+        for side, name in zip(sides, names, strict=True):
+            if not all(one.sql("SELECT EXISTS (FROM trace)").rows[0][0] for one in side):
+                raise QueryError(
+                    f"compare needs a trace, but {name} has none",
+                    hint="tracekit query run BASE NEW shows both runs; tracekit check NEW "
+                    "--against BASE --rule 'p99(ttft) <= +5%' compares requests",
+                )
         # An open trace runs one query at a time, even if it is on both sides.
         is_shared = any(one is other for one in sides[0] for other in sides[1])
         with ThreadPoolExecutor(1 if is_shared else 2) as pool:
