@@ -35,7 +35,7 @@ WITH linked AS (
         if(
             e.ts_ns < l.ts_ns OR r.host_clock_ns IS NOT NULL, NULL, greatest(e.launch_delay_ns, 0)
         ) AS delay_ns,
-        e.launch_delay_ns < 0 AS is_early,
+        e.ts_ns >= l.ts_ns AND e.launch_delay_ns < 0 AS is_early,
         row_number() OVER (PARTITION BY l.trace_id, l.launch_id, e.device) = 1 AS is_first
     FROM attributed_events AS e
     INNER JOIN launch AS l USING (trace_id, launch_id)
