@@ -16,7 +16,7 @@
 --   idle_ns             BIGINT   idle time before the short kernels, ns
 --   idle_pct            DOUBLE   idle_ns as a share of the device window, 0 to 100
 --   launch_ns           BIGINT   sum of durations of the launch calls, ns; a graph launch counts once
---   launch_bound_count  BIGINT   number of kernels shorter than their launch call
+--   launch_bound_count  BIGINT   number of kernels shorter than their launch call, or than their part of a graph launch
 --   launch_bound_pct    DOUBLE   launch_bound_count as a share of the kernels with a recorded launch, 0 to 100
 -- Invariant: launch_bound_count <= kernel_count AND wall_ns <= kernel_ns
 
@@ -33,6 +33,8 @@ work AS (
         coalesce(g.idle_ns, 0) AS idle_ns,
         e.link = 'launch' AS is_linked,
         CASE WHEN e.link = 'launch' THEN l.dur_ns END AS launch_ns,
+        e.dur_ns * count(*) OVER (PARTITION BY e.trace_id, e.launch_id) < launch_ns
+            AS is_launch_bound,
         row_number() OVER (
             PARTITION BY e.trace_id, e.launch_id, e.device ORDER BY e.ts_ns, e.event_id
         ) = 1 AS is_first
@@ -64,7 +66,7 @@ summed AS (
         avg(dur_ns) AS mean_ns,
         sum(idle_ns)::BIGINT AS idle_ns,
         coalesce(sum(launch_ns) FILTER (is_first), 0)::BIGINT AS launch_ns,
-        count(*) FILTER (dur_ns < launch_ns) AS launch_bound_count,
+        count(*) FILTER (is_launch_bound) AS launch_bound_count,
         count(*) FILTER (is_linked) AS linked_count
     FROM listed
     GROUP BY trace_id, device, position, name, class
