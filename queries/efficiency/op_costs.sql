@@ -161,10 +161,12 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             if(heads = 'bshd', -3, -2) AS at_seq,
             if(form = 'attention', vals[causal] IN ('True', '1', '2'), FALSE) AS is_causal,
             -- Number of keys that the last query of causal attention in a window does not see.
-            if(
-                name NOT LIKE 'aten::%' AND vals[causal + 1] NOT LIKE '-%',
-                greatest(sb[at_seq] - 1 - try_cast(vals[causal + 1] AS BIGINT), 0),
-                NULL
+            try(
+                if(
+                    name NOT LIKE 'aten::%' AND vals[causal + 1] NOT LIKE '-%',
+                    greatest(sb[at_seq] - 1 - try_cast(vals[causal + 1] AS BIGINT), 0),
+                    NULL
+                )
             ) AS beyond_window,
             form IN ('attention', 'paged')
             AND seqs IS NOT NULL
@@ -314,8 +316,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     layed AS (
         SELECT
             * REPLACE (
-                if(abs(flops) < 9007199254740992, flops, NULL) AS flops,
-                if(abs(bytes) < 9007199254740992, bytes, NULL) AS bytes
+                if(flops BETWEEN 0 AND 9007199254740991, flops, NULL) AS flops,
+                if(bytes BETWEEN 0 AND 9007199254740991, bytes, NULL) AS bytes
             ),
             if(
                 is_gemm(op_class) AND strides IS NOT NULL,
