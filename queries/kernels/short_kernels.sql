@@ -28,30 +28,33 @@ WITH gap AS (
 
 work AS (
     SELECT
-        e.trace_id, e.device, e.name, e.class, e.dur_ns, e.wall_ns,
-        e.dur_ns < $max_kernel_ns AS is_short,
-        coalesce(g.idle_ns, 0) AS idle_ns,
+        e.trace_id, e.device, e.name, e.class,
+        sum(e.dur_ns)::BIGINT AS dur_ns,
+        sum(e.wall_ns)::BIGINT AS wall_ns,
+        coalesce(sum(g.idle_ns), 0)::BIGINT AS idle_ns,
         e.link = 'launch' AS is_linked,
-        CASE WHEN e.link = 'launch' THEN l.dur_ns END AS launch_ns,
-        e.dur_ns * count(*) OVER (PARTITION BY e.trace_id, e.launch_id) < launch_ns
+        if(e.link = 'launch', l.dur_ns, NULL) AS launch_ns,
+        sum(e.dur_ns) * count(*) OVER (PARTITION BY e.trace_id, e.launch_id) < launch_ns
             AS is_launch_bound,
         row_number() OVER (
-            PARTITION BY e.trace_id, e.launch_id, e.device ORDER BY e.ts_ns, e.event_id
+            PARTITION BY e.trace_id, e.launch_id, e.device ORDER BY min(e.ts_ns), e.event_id
         ) = 1 AS is_first
     FROM attributed_events AS e
     LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
     LEFT JOIN gap AS g
         ON e.trace_id = g.trace_id AND e.event_id = g.next_event_id AND e.piece = g.next_piece
+    GROUP BY
+        e.trace_id, e.device, e.name, e.class, e.event_id, e.link, e.launch_id, l.dur_ns
 ),
 
 listed AS (
     SELECT *, 2 AS position
     FROM work
-    WHERE is_short
+    WHERE dur_ns < $max_kernel_ns
     UNION ALL
     SELECT * REPLACE ('(all short kernels)' AS name, NULL AS class), 1 AS position
     FROM work
-    WHERE is_short
+    WHERE dur_ns < $max_kernel_ns
     UNION ALL
     SELECT * REPLACE ('(all kernels)' AS name, NULL AS class), 0 AS position
     FROM work
