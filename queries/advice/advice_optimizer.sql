@@ -8,10 +8,11 @@
 
 WITH work AS (
     SELECT
-        count(*) AS work_count,
-        count(*) FILTER (contains(op_name, '_foreach_')) AS foreach_count,
-        count(*) FILTER (contains(op_name, '_fused_') OR contains(name, 'FusedAdam'))
-            AS fused_count,
+        count(*) FILTER (piece = 0) AS work_count,
+        count(*) FILTER (piece = 0 AND contains(op_name, '_foreach_')) AS foreach_count,
+        count(*) FILTER (
+            piece = 0 AND (contains(op_name, '_fused_') OR contains(name, 'FusedAdam'))
+        ) AS fused_count,
         bool_or(op_name LIKE '%addcdiv_%') AS is_adam,
         bool_or(op_name LIKE '%mul_%') AS has_momentum,
         bool_or(device = 'cpu') AS is_cpu,
@@ -19,7 +20,7 @@ WITH work AS (
         coalesce(sum(dur_ns) FILTER (dur_ns < 5000), 0)::BIGINT AS short_ns,
         sum(dur_ns)::BIGINT AS work_ns,
         count(DISTINCT trace_id || '/' || step) AS step_count,
-        count(step) AS step_work_count
+        count(step) FILTER (piece = 0) AS step_work_count
     FROM attributed_events
     WHERE row_name = '(optimizer)' AND kind = 'compute'
 ),

@@ -9,7 +9,7 @@ WITH products AS (
     SELECT
         a.trace_id, a.op_name,
         json_extract_string(e.args, '$."Input type"[0]') AS dtype,
-        count(*) AS work_count,
+        count(*) FILTER (a.piece = 0) AS work_count,
         bool_or(NOT regexp_matches(a.name, '(?i)tf32|s1688')) AS is_full,
         sum(a.dur_ns)::BIGINT AS work_ns
     FROM attributed_events AS a

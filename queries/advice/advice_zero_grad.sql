@@ -7,8 +7,8 @@
 
 SELECT
     format(
-        '{:,} kernels or ops set gradients to zero ({}{})', count(*), in_ms(sum(a.dur_ns)),
-        of_ranks()
+        '{:,} kernels or ops set gradients to zero ({}{})',
+        count(*) FILTER (a.piece = 0), in_ms(sum(a.dur_ns)), of_ranks()
     ) AS what,
     'gradients filled with zeros' AS place,
     'range=Optimizer.zero_grad#* remove' AS change,

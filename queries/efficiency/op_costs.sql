@@ -1,6 +1,6 @@
 -- Minimum FLOPs and bytes of ops, from their shapes: op_costs('relation').
 -- GEMM: 2 M N K × batch (grouped: M is the rows of all groups). Attention: 2 per query-key pair, head, and element in
--- each of QK' and PV, times 2.5 for backward; causal attention counts only unmasked pairs. Convolution: 2 per output
+-- each of QK' and PV, times 2.5 for backward; causal attention and its windows count only unmasked pairs. Convolution: 2 per output
 -- element, input channel, and kernel element. Other ops: the factor in `op_forms` per element. Bytes are ideal: each
 -- input is read once, and each output written once. Composite ops, copies inside composite ops, and values above 2^53
 -- (inexact in a DOUBLE) are not counted.
@@ -18,6 +18,11 @@
 --   dtype VARCHAR, flops BIGINT
 --   bytes     BIGINT   bytes read and written
 --   reason    VARCHAR  why flops or bytes are unknown; else NULL
+
+-- Unmasked pairs of queries and keys if the last query sees all keys, and each earlier query one key less.
+CREATE OR REPLACE MACRO causal_pairs(query_count, key_count) AS
+least(query_count, key_count) * key_count
+- least(query_count, key_count) * (least(query_count, key_count) - 1) // 2;
 
 CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     WITH input_op AS (
@@ -80,8 +85,9 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             ) AS nelems,
             list_transform(dtypes, LAMBDA dtype: dtype_bytes(dtype)) AS sizes,
             -- An output element is as wide as the widest input tensor that has dimensions; scalars
-            -- do not count.
+            -- do not count. An op in place writes its first input.
             coalesce(
+                if(name LIKE '%\_' ESCAPE '\', dtype_bytes(dtypes[1]), NULL),
                 list_max(
                     list_transform(
                         list_zip(dims, dtypes),
@@ -125,7 +131,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 CASE
                     WHEN NOT is_gemm(op_class) THEN NULL
                     WHEN form = 'matmul' AND len(sa) = 1 THEN 1
-                    WHEN form IN ('linear', 'matmul', 'grouped') AND (len(sb) <= 2 OR len(sa) = 2)
+                    WHEN form IN ('linear', 'matmul') AND (len(sb) <= 2 OR len(sa) = 2)
                         THEN shape_nelems(sa[:-2])
                     ELSE sa[-2]
                 END
@@ -138,6 +144,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             END AS n,
             if(is_gemm(op_class), sa[-1], NULL) AS k,
             if(is_gemm(op_class), if(form = 'linear' OR len(sb) = 1, sb[-1], sb[-2]), NULL) AS kb,
+            -- A grouped GEMM of two matrices computes one matrix per group.
+            if(form = 'grouped' AND len(sa) = 2 AND len(sb) = 2, nelems[c], 1) AS out_count,
             try(
                 CASE
                     WHEN NOT is_gemm(op_class) THEN NULL
@@ -148,8 +156,18 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                     ELSE 1
                 END
             ) AS batch,
+            -- Gradients of input and weight that a convolution computes.
+            len(regexp_extract_all(regexp_extract(vals[c], '^\[\w+, \w+'), 'True')) AS gradients,
             if(heads = 'bshd', -3, -2) AS at_seq,
             if(form = 'attention', vals[causal] IN ('True', '1', '2'), FALSE) AS is_causal,
+            -- Number of keys that the last query of causal attention in a window does not see.
+            try(
+                if(
+                    name NOT LIKE 'aten::%' AND vals[causal + 1] NOT LIKE '-%',
+                    greatest(sb[at_seq] - 1 - try_cast(vals[causal + 1] AS BIGINT), 0),
+                    NULL
+                )
+            ) AS beyond_window,
             form IN ('attention', 'paged')
             AND seqs IS NOT NULL
             AND coalesce(dims[seqs], '[]') <> '[]' AS is_packed,
@@ -218,11 +236,15 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                                 // sa[-1] * (sa[-1] + sc[-1])
                                 * CASE
                                     WHEN NOT is_causal THEN sa[at_seq] * sb[at_seq]
-                                    WHEN sa[at_seq] <= sb[at_seq]
-                                        THEN
-                                            sa[at_seq] * sb[at_seq]
-                                            - sa[at_seq] * (sa[at_seq] - 1) // 2
-                                    ELSE sb[at_seq] * (sb[at_seq] + 1) // 2
+                                    -- The mask begins at the first query and key.
+                                    WHEN
+                                        name LIKE 'aten::%'
+                                        AND name NOT LIKE 'aten::_flash%'
+                                        AND vals[causal] <> '2'
+                                        THEN causal_pairs(sb[at_seq], sa[at_seq])
+                                    ELSE
+                                        causal_pairs(sa[at_seq], sb[at_seq])
+                                        - causal_pairs(sa[at_seq], coalesce(beyond_window, 0))
                                 END
                         WHEN form IN ('conv', 'conv_strided')
                             THEN 2 * conv_nelems * shape_nelems(sb[2:])
@@ -230,11 +252,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN form = 'conv_backward'
                             THEN
                                 2 * nelems[if(vals[8] = 'True', 2, 1)] * shape_nelems(sb[2:])
-                                * len(
-                                    regexp_extract_all(
-                                        regexp_extract(vals[c], '^\[\w+, \w+'), 'True'
-                                    )
-                                )
+                                * gradients
                         WHEN form IN ('elementwise', 'compare') THEN factor * out_nelems
                         WHEN form IN ('embedding', 'embedding_backward') THEN 0
                         ELSE factor * nelems[a]
@@ -245,8 +263,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 (
                     CASE if(form IN ('conv_strided', 'conv_transposed'), 'conv', form)
                         WHEN 'conv' THEN list_sum(weights) + conv_nelems * sizes[a]
-                        -- The gradients of input and weight have the same size as input and weight.
-                        WHEN 'conv_backward' THEN 2 * list_sum(weights) - weights[1]
+                        -- A gradient of the input reads the weight, and the other way around.
+                        WHEN 'conv_backward' THEN weights[1] + gradients * (weights[2] + weights[3])
                         WHEN 'attention'
                             THEN
                                 if(
@@ -259,9 +277,17 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                                     + 2 * (shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a])
                                 )
                         WHEN 'like' THEN list_sum(weights) + weights[a]
+                        WHEN 'softmax'
+                            THEN
+                                list_sum(weights) + nelems[a] * CASE
+                                    WHEN vals[3] = 'True' THEN 4
+                                    WHEN vals[4] IN ('5', '15') THEN 2
+                                    ELSE sizes[a]
+                                END
                         WHEN 'into' THEN list_sum(weights)
                         WHEN 'in_place' THEN list_sum(weights) + 2 * weights[a]
                         WHEN 'elementwise' THEN list_sum(weights[:b]) + out_nelems * out_size
+                        WHEN 'dropout' THEN weights[a] + nelems[a] * (sizes[a] + 1)
                         WHEN 'compare' THEN list_sum(weights[:b]) + out_nelems
                         WHEN 'reduction' THEN weights[a] + coalesce(left_nelems, 1) * sizes[a]
                         WHEN 'copy' THEN weights[a] + weights[b]
@@ -274,7 +300,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN 'optimizer' THEN NULL
                         WHEN 'paged' THEN NULL
                         ELSE
-                            list_sum(weights) + m * n * batch * CASE
+                            list_sum(weights) + m * n * batch * out_count * CASE
                                 -- An out argument after B already counts among the arguments.
                                 WHEN list_contains(shapes[b + 1:], sa[:-2] || [n]) THEN 0
                                 WHEN dtype = 'fp8' THEN 2
@@ -290,8 +316,8 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
     layed AS (
         SELECT
             * REPLACE (
-                if(abs(flops) < 9007199254740992, flops, NULL) AS flops,
-                if(abs(bytes) < 9007199254740992, bytes, NULL) AS bytes
+                if(flops BETWEEN 0 AND 9007199254740991, flops, NULL) AS flops,
+                if(bytes BETWEEN 0 AND 9007199254740991, bytes, NULL) AS bytes
             ),
             if(
                 is_gemm(op_class) AND strides IS NOT NULL,

@@ -7,7 +7,7 @@
 --   name VARCHAR, op_class VARCHAR, form VARCHAR
 --   a       INTEGER  number of the first relevant argument: A of a GEMM, query, or input
 --   b       INTEGER  second: B of a GEMM; key; input or output of the forward op; or reduced dimensions; for element-wise ops, the last input
---   c       INTEGER  third: value, or padding of a convolution (stride for conv_strided)
+--   c       INTEGER  third: value, or padding of a convolution (stride for conv_strided); or ends of the groups of a GEMM
 --   heads   VARCHAR  dimension order of query, key, and value: bhsd or bshd
 --   causal  INTEGER  number of the argument that makes attention causal
 --   seqs    INTEGER  number of the argument with sequence lengths; if set, shapes do not determine the number of query-key pairs
@@ -31,7 +31,8 @@ gemm        linear             1  2  -  -     -       -     -      aiter::gemm_a
 gemm        linear             1  2  -  -     -       -     -      bitsandbytes::int8_linear_matmul
 gemm        matmul             1  2  -  -     -       -     -      matmul mv
 gemm        matmul             2  3  -  -     -       -     -      addmv addmv_
-gemm        grouped            1  2  -  -     -       -     -      _grouped_mm _scaled_grouped_mm
+gemm        grouped            1  2  3  -     -       -     -      _grouped_mm
+gemm        grouped            1  2  5  -     -       -     -      _scaled_grouped_mm
 attention   attention          1  2  3  bhsd  5       -     1      _scaled_dot_product_flash_attention
 attention   attention          1  2  3  bhsd  5       -     1      _scaled_dot_product_flash_attention_for_cpu
 attention   attention          1  2  3  bhsd  7       -     1      _scaled_dot_product_efficient_attention
@@ -69,8 +70,8 @@ conv        conv_strided       1  2  5  -     -       -     -      _slow_conv2d_
 conv        conv_transposed    1  2  3  -     -       -     -      cudnn_convolution_transpose
 conv        conv_transposed    1  2  4  -     -       -     -      miopen_convolution_transpose
 conv        conv_backward      1  3  11 -     -       -     -      convolution_backward convolution_backward_overrideable
-softmax     like               1  -  -  -     -       -     5      _softmax _log_softmax
-softmax     like               1  -  -  -     -       -     4      _softmax_backward_data _log_softmax_backward_data
+softmax     softmax            1  -  -  -     -       -     5      _softmax _log_softmax
+softmax     softmax            1  -  -  -     -       -     4      _softmax_backward_data _log_softmax_backward_data
 norm        like               1  -  -  -     -       -     5      native_layer_norm native_batch_norm cudnn_batch_norm
 norm        like               1  -  -  -     -       -     5      miopen_batch_norm native_group_norm _fused_rms_norm rms_norm
 norm        like               1  -  -  -     -       -     8      native_layer_norm_backward native_batch_norm_backward
@@ -94,7 +95,7 @@ elementwise elementwise        -  1  -  -     -       -     1      neg neg_ squa
 elementwise elementwise        -  1  -  -     -       -     1      erf sigmoid sigmoid_ silu silu_ gelu relu relu_ tanh tanh_
 elementwise elementwise        -  1  -  -     -       -     1      cos sin abs sign floor ceil round leaky_relu hardtanh
 elementwise elementwise        -  1  -  -     -       -     3      softplus
-elementwise elementwise        -  1  -  -     -       -     4      native_dropout
+elementwise dropout            1  -  -  -     -       -     4      native_dropout
 elementwise elementwise        -  2  -  -     -       -     1      add add_ sub sub_ rsub mul mul_ div div_ pow pow_ fmod
 elementwise elementwise        -  2  -  -     -       -     1      remainder clamp_min clamp_min_ clamp_max maximum minimum
 elementwise elementwise        -  2  -  -     -       -     3      threshold_backward sigmoid_backward tanh_backward

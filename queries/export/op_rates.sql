@@ -39,7 +39,11 @@ CREATE OR REPLACE MACRO op_rates(work, ops) AS TABLE (
         c.trace_id, c.device, c.op_id, c.op_class, c.flops, c.bytes, c.kernel_ns,
         1e9 * c.flops / nullif(c.kernel_ns, 0) AS flop_per_s,
         c.peak_type, p.flop_per_s AS peak_flop_per_s,
-        100.0 * (1e9 * c.flops / nullif(c.kernel_ns, 0)) / p.flop_per_s AS peak_pct
+        if(
+            1e9 * c.flops > c.kernel_ns * p.flop_per_s,
+            NULL,
+            100.0 * (1e9 * c.flops / nullif(c.kernel_ns, 0)) / p.flop_per_s
+        ) AS peak_pct
     FROM costed AS c
     LEFT JOIN device_peak AS p
         ON

@@ -66,7 +66,7 @@ repeated_fact AS (
 
 work AS (
     SELECT
-        e.trace_id, e.class, e.dur_ns, e.wall_ns, a.launch_id, a.op_id, a.module_id,
+        e.trace_id, e.piece, e.class, e.dur_ns, e.wall_ns, a.launch_id, a.op_id, a.module_id,
         a.row_name, a.phase, a.is_inferred, a.link, a.captured_id, l.is_replay,
         c.event_id IS NOT NULL AS is_compiled,
         l.end_ns IS NOT NULL AS is_linked,
@@ -82,7 +82,7 @@ work AS (
 device_fact AS (
     SELECT
         trace_id,
-        count(*) AS device_event_count,
+        count(*) FILTER (piece = 0) AS device_event_count,
         sum(dur_ns)::BIGINT AS kernel_ns,
         sum(wall_ns)::BIGINT AS busy_ns,
         sum(dur_ns) FILTER (is_linked)::BIGINT AS linked_ns,

@@ -16,7 +16,7 @@
 --   idle_ns             BIGINT   idle time before the short kernels, ns
 --   idle_pct            DOUBLE   idle_ns as a share of the device window, 0 to 100
 --   launch_ns           BIGINT   sum of durations of the launch calls, ns; a graph launch counts once
---   launch_bound_count  BIGINT   number of kernels shorter than their launch call
+--   launch_bound_count  BIGINT   number of kernels shorter than their launch call, or than their part of a graph launch
 --   launch_bound_pct    DOUBLE   launch_bound_count as a share of the kernels with a recorded launch, 0 to 100
 -- Invariant: launch_bound_count <= kernel_count AND wall_ns <= kernel_ns
 
@@ -28,28 +28,33 @@ WITH gap AS (
 
 work AS (
     SELECT
-        e.trace_id, e.device, e.name, e.class, e.dur_ns, e.wall_ns,
-        e.dur_ns < $max_kernel_ns AS is_short,
-        coalesce(g.idle_ns, 0) AS idle_ns,
+        e.trace_id, e.device, e.name, e.class,
+        sum(e.dur_ns)::BIGINT AS dur_ns,
+        sum(e.wall_ns)::BIGINT AS wall_ns,
+        coalesce(sum(g.idle_ns), 0)::BIGINT AS idle_ns,
         e.link = 'launch' AS is_linked,
-        CASE WHEN e.link = 'launch' THEN l.dur_ns END AS launch_ns,
+        if(e.link = 'launch', l.dur_ns, NULL) AS launch_ns,
+        sum(e.dur_ns) * count(*) OVER (PARTITION BY e.trace_id, e.launch_id) < launch_ns
+            AS is_launch_bound,
         row_number() OVER (
-            PARTITION BY e.trace_id, e.launch_id, e.device ORDER BY e.ts_ns, e.event_id
+            PARTITION BY e.trace_id, e.launch_id, e.device ORDER BY min(e.ts_ns), e.event_id
         ) = 1 AS is_first
     FROM attributed_events AS e
     LEFT JOIN launch AS l ON e.trace_id = l.trace_id AND e.launch_id = l.launch_id
     LEFT JOIN gap AS g
         ON e.trace_id = g.trace_id AND e.event_id = g.next_event_id AND e.piece = g.next_piece
+    GROUP BY
+        e.trace_id, e.device, e.name, e.class, e.event_id, e.link, e.launch_id, l.dur_ns
 ),
 
 listed AS (
     SELECT *, 2 AS position
     FROM work
-    WHERE is_short
+    WHERE dur_ns < $max_kernel_ns
     UNION ALL
     SELECT * REPLACE ('(all short kernels)' AS name, NULL AS class), 1 AS position
     FROM work
-    WHERE is_short
+    WHERE dur_ns < $max_kernel_ns
     UNION ALL
     SELECT * REPLACE ('(all kernels)' AS name, NULL AS class), 0 AS position
     FROM work
@@ -64,7 +69,7 @@ summed AS (
         avg(dur_ns) AS mean_ns,
         sum(idle_ns)::BIGINT AS idle_ns,
         coalesce(sum(launch_ns) FILTER (is_first), 0)::BIGINT AS launch_ns,
-        count(*) FILTER (dur_ns < launch_ns) AS launch_bound_count,
+        count(*) FILTER (is_launch_bound) AS launch_bound_count,
         count(*) FILTER (is_linked) AS linked_count
     FROM listed
     GROUP BY trace_id, device, position, name, class

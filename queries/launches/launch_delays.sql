@@ -24,18 +24,19 @@
 --   p99_delay_ns         BIGINT   99th percentile of delays, ns
 --   max_delay_ns         BIGINT   longest delay, ns
 --   long_delay_count     BIGINT   number of device events with a delay above long_delay_ns
---   short_count          BIGINT   number of device events shorter than their launch call
+--   short_count          BIGINT   number of device events shorter than their launch call, or than their part of a graph launch
 --   started_early_count  BIGINT   number of device events that started during the launch call
 -- Invariant: launch_count <= kernel_count AND long_call_count <= launch_count
 -- Invariant: median_delay_ns <= p99_delay_ns AND p99_delay_ns <= max_delay_ns
 
 WITH linked AS (
     SELECT
-        e.trace_id, e.device, e.dur_ns, l.launch_id, l.name, l.dur_ns AS launch_ns,
+        e.trace_id, e.device, l.launch_id, l.name, l.dur_ns AS launch_ns,
         if(
             e.ts_ns < l.ts_ns OR r.host_clock_ns IS NOT NULL, NULL, greatest(e.launch_delay_ns, 0)
         ) AS delay_ns,
-        e.launch_delay_ns < 0 AS is_early,
+        e.ts_ns >= l.ts_ns AND e.launch_delay_ns < 0 AS is_early,
+        e.dur_ns * count(*) OVER (PARTITION BY l.trace_id, l.launch_id) < l.dur_ns AS is_short,
         row_number() OVER (PARTITION BY l.trace_id, l.launch_id, e.device) = 1 AS is_first
     FROM attributed_events AS e
     INNER JOIN launch AS l USING (trace_id, launch_id)
@@ -56,7 +57,7 @@ SELECT
     quantile_disc(k.delay_ns, 0.99) AS p99_delay_ns,
     max(k.delay_ns) AS max_delay_ns,
     count(*) FILTER (k.delay_ns > $long_delay_ns) AS long_delay_count,
-    count(*) FILTER (k.dur_ns < k.launch_ns) AS short_count,
+    count(*) FILTER (k.is_short) AS short_count,
     count(*) FILTER (k.is_early) AS started_early_count
 FROM linked AS k
 INNER JOIN trace AS t USING (trace_id)

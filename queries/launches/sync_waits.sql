@@ -26,13 +26,16 @@ waits AS MATERIALIZED (
         w.ts_ns AS at_ns
     FROM host_waits AS w
     INNER JOIN event AS e USING (trace_id, event_id)
-    LEFT JOIN launch AS l ON w.trace_id = l.trace_id AND w.event_id = l.launch_id
-    LEFT JOIN device_events AS d ON l.trace_id = d.trace_id AND l.correlation = d.correlation
     INNER JOIN last_launch AS n ON w.trace_id = n.trace_id AND w.ts_ns < n.ts_ns
     WHERE
         w.kind IN ('sync', 'copy')
         AND is_launch_call(e.category)
-        AND coalesce(NOT contains(d.name, 'HtoD'), TRUE)
+        AND (w.trace_id, w.event_id) NOT IN (
+            SELECT (trace_id, l.launch_id)
+            FROM launch AS l
+            INNER JOIN device_events AS d USING (trace_id, correlation)
+            WHERE copy_of(d.class) = 'h2d'
+        )
 ),
 
 op_span AS (

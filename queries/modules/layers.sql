@@ -12,7 +12,7 @@
 --   place         VARCHAR  before, layer, or after
 --   layer         INTEGER  layer number, from 0; NULL before and after
 --   role          VARCHAR  part, as in roles; NULL for all
---   pass_count    BIGINT   number of passes with this work; with modules, number of steps
+--   pass_count    BIGINT   number of passes with this work; with modules, number of steps (work outside marked steps is excluded)
 --   kernel_count  BIGINT   number of device events in all passes
 --   kernel_ns BIGINT, wall_ns BIGINT
 --   pass_ns       DOUBLE   kernel_ns per pass, ns
@@ -32,7 +32,10 @@ WITH work AS (
         coalesce(k.step, -1) AS pass_id, m.layer, 'layer' AS place
     FROM role_work AS k
     INNER JOIN module AS m USING (trace_id, module_id)
-    WHERE m.layer IS NOT NULL AND k.trace_id NOT IN (SELECT trace_id FROM repeated_layer)
+    WHERE
+        m.layer IS NOT NULL
+        AND is_in_step(k.trace_id, k.step)
+        AND k.trace_id NOT IN (SELECT trace_id FROM repeated_layer)
 )
 
 SELECT

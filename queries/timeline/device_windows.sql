@@ -13,7 +13,7 @@ SELECT
     max(device_events.end_ns) AS end_ns,
     max(device_events.end_ns) - min(device_events.ts_ns) AS window_ns,
     sum(device_events.wall_ns)::BIGINT AS busy_ns,
-    count(*) AS event_count
+    count(*) FILTER (device_events.piece = 0) AS event_count
 FROM device_events
 INNER JOIN trace USING (trace_id)
 GROUP BY trace.trace_id, trace.rank, device_events.device

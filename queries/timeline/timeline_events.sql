@@ -19,7 +19,7 @@
 --   class        VARCHAR          kernel class; NULL for a tile
 --   phase        VARCHAR          phase; NULL for a tile
 --   module_path  VARCHAR          module path; NULL for a tile or outside modules
---   event_count  BIGINT           number of events: 1, or the number in the tile
+--   event_count  BIGINT           number of events: 1, or the number in the tile; each piece of a CPU op counts
 --   kernel_ns    BIGINT
 -- Keep:     rank, device, stream, start_ns, dur_ns, kind, name, event_count
 -- Invariant: event_count >= 1 AND 0 <= dur_ns AND (event_id IS NOT NULL OR kernel_ns >= 0)

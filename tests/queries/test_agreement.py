@@ -35,6 +35,10 @@ class Figure:
         return {key: ns for key, ns in found.items() if ns}
 
 
+def is_on_accelerator(row):
+    return row["device"] != "cpu"
+
+
 def is_comm(row):
     return str(row.get("class", row.get("comm_class"))).startswith("comm_")
 
@@ -46,6 +50,7 @@ def is_copied_or_set(row):
 ALL = {"limit": 0}
 IN_STEPS = {"steps": True}
 ONE_BY_ONE = {"length": 1, "min_length": 1, "limit": 0}
+TILES = {"limit": 10, "tiles": 64}
 SHORT = {"max_kernel_ns": EVERYTHING, "limit": 0}
 
 # For each figure, all analyses that have it. Any two of them must agree.
@@ -161,7 +166,12 @@ FIGURES = {
     ],
     "device events": [
         Figure("timeline", "device", "event_count"),
-        Figure("timeline_events", "device", "event_count", params={"limit": 10, "tiles": 64}),
+        Figure("kernel_classes", "device", "kernel_count"),
+    ],
+    # The timeline draws each piece of a CPU op.
+    "device events of accelerators": [
+        Figure("timeline", "device", "event_count", is_on_accelerator),
+        Figure("timeline_events", "device", "event_count", is_on_accelerator, TILES),
     ],
     "idle time": [
         Figure("timeline", "device", "idle_ns"),
