@@ -20,7 +20,7 @@ WITH work AS (
 ),
 
 numbered AS (
-    SELECT *, count_if(is_product) OVER stream AS number
+    SELECT *, count(if(is_product, 1, NULL)) OVER stream AS number
     FROM work
     WINDOW stream AS (
         PARTITION BY trace_id, device, stream ORDER BY ts_ns, event_id, piece

@@ -24,7 +24,7 @@ SELECT
     coalesce(r.is_weak, FALSE) AS is_weak,
     r.layer,
     if(
-        r.means = 'range' AND count_if(r.means = 'range') OVER () > 50000,
+        r.means = 'range' AND count(if(r.means = 'range', 1, NULL)) OVER () > 50000,
         regexp_replace(coalesce(d.label, r.label, d.name), '[0-9]+', '*', 'g'),
         coalesce(d.label, r.label, d.name)
     ) AS label,

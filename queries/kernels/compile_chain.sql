@@ -22,7 +22,7 @@ WITH work AS (
 numbered AS (
     SELECT
         *,
-        count_if(NOT is_member) OVER (
+        count(if(NOT is_member, 1, NULL)) OVER (
             PARTITION BY trace_id, device, stream, step, phase ORDER BY ts_ns, event_id
         ) AS number
     FROM work

@@ -100,7 +100,7 @@ grouped AS (
 counted AS (
     SELECT
         *,
-        count_if(is_outer_projection) OVER attentions AS projection_count,
+        count(if(is_outer_projection, 1, NULL)) OVER attentions AS projection_count,
         max(position) FILTER (is_outer_projection) OVER attentions AS last_projection,
         bool_or(role = 'Output') OVER attentions AS has_output,
         min(if(is_linear AND position > attention_end, position, NULL)) OVER layers

@@ -150,7 +150,7 @@ passed AS (
     SELECT
         trace_id, device, stream, event_id, piece, turn, is_product, is_batched, ts_ns,
         role_op_id, role_op,
-        count_if(is_behind) OVER before AS pass
+        count(if(is_behind, 1, NULL)) OVER before AS pass
     FROM marked
     WHERE NOT is_by_place
     WINDOW before AS (
@@ -265,7 +265,7 @@ ordered AS (
         n.turn AS own_turn,
         s.turn, s.next_turn, s.is_followed, d.usual_count, s.closing,
         s.product_count - coalesce(s.closing, 0) AS left_count,
-        count_if(n.is_product) OVER (
+        count(if(n.is_product, 1, NULL)) OVER (
             PARTITION BY n.trace_id, n.device, n.stream, n.pass, n.section
             ORDER BY n.ts_ns, n.event_id, n.piece
         ) AS number

@@ -105,14 +105,14 @@ first_of_rank AS (
 matched_call AS (
     SELECT
         *,
-        (count_if(NOT is_again) OVER match)::BIGINT AS rank_count,
+        count(if(NOT is_again, 1, NULL)) OVER match AS rank_count,
         min(dur_ns) FILTER (NOT is_again) OVER match AS min_dur_ns,
         max(dur_ns) FILTER (NOT is_again) OVER match AS max_dur_ns,
         CASE
             WHEN is_again THEN 'another trace of the rank recorded it'
             WHEN collective_of(class) IN ('p2p', 'other') AND NOT is_pair
                 THEN 'no collective spans a complete group'
-            WHEN count_if(NOT is_again) OVER match < 2 THEN 'no other rank recorded it'
+            WHEN count(if(NOT is_again, 1, NULL)) OVER match < 2 THEN 'no other rank recorded it'
             WHEN
                 matched_by = 'order'
                 AND min(family_count) OVER family_calls < max(family_count) OVER family_calls

@@ -48,7 +48,7 @@ compared AS (
     SELECT
         *,
         is_compared AND world_size = base_world_size AS is_base,
-        count_if(is_base) OVER configuration AS base_count,
+        count(if(is_base, 1, NULL)) OVER configuration AS base_count,
         avg(tokens_per_s_mean) FILTER (is_base) OVER configuration AS base_tokens_per_s,
         if(is_compared AND (NOT is_base OR base_count = 1), tokens_per_s_mean, NULL)
         / base_tokens_per_s AS speedup

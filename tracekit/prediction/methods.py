@@ -52,8 +52,8 @@ member AS (
 ),
 numbered AS (
     SELECT *,
-        count_if(is_next) OVER side AS number,
-        count_if(is_other) OVER side AS op_number
+        count(if(is_next, 1, NULL)) OVER side AS number,
+        count(if(is_other, 1, NULL)) OVER side AS op_number
     FROM member
     WINDOW side AS (PARTITION BY trace_id, root, is_host ORDER BY target_ns, edge_id)
 ),
@@ -520,8 +520,8 @@ WITH work AS (
 numbered AS (
     SELECT *,
         is_gemm AND op IN ('aten::bmm', 'aten::baddbmm', 'aten::matmul') AS is_batched,
-        count_if(is_other) OVER stream AS call,
-        count_if(is_gemm) OVER stream AS stretch
+        count(if(is_other, 1, NULL)) OVER stream AS call,
+        count(if(is_gemm, 1, NULL)) OVER stream AS stretch
     FROM work
     WINDOW stream AS (PARTITION BY trace_id, device, stream ORDER BY target_ns, edge_id)
 ),
@@ -624,7 +624,7 @@ WITH op AS (
 numbered AS (
     SELECT
         *,
-        count_if(is_hook) OVER before AS hook_count,
+        count(if(is_hook, 1, NULL)) OVER before AS hook_count,
         max(end_ns) FILTER (NOT is_hook) OVER before AS before_ns
     FROM op
     WHERE sequence_number >= 0 AND NOT is_node AND is_forward
