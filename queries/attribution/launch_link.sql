@@ -105,7 +105,7 @@ in_step AS MATERIALIZED (
         ON c.trace_id = s.trace_id AND coalesce(c.launch_ts_ns, o.ts_ns) >= s.ts_ns
 ),
 
-untold AS (
+unlinked_stream AS (
     SELECT DISTINCT trace_id, device, stream
     FROM in_step
     WHERE begun_ns IS NULL
@@ -120,7 +120,7 @@ by_stream AS (
         any_value(own) OVER until_it AS before_it,
         any_value(own) OVER from_it AS behind_it
     FROM in_step
-    SEMI JOIN untold USING (trace_id, device, stream)
+    SEMI JOIN unlinked_stream USING (trace_id, device, stream)
     WINDOW
         until_it AS (
             PARTITION BY trace_id, device, stream ORDER BY ts_ns DESC, event_id DESC, piece DESC

@@ -94,9 +94,9 @@ def test_a_module_of_one_side_alone_is_open():
     renamed = _measured(cell_of("compute", "gemm", "net.mlp", STEPS), modules=("net.mlp",))
     rule = parse_rule('module("model.*.mlp").wall_ns <= +5%')
     assert judge(rule, renamed, RUN).outcome == "inconclusive"
-    untold = _measured(cell_of("compute", "gemm", "(unattributed)", STEPS))
+    unattributed = _measured(cell_of("compute", "gemm", "(unattributed)", STEPS))
     rule = parse_rule('module("*.mlp").wall_ns <= 1 ms')
-    assert judge(rule, untold, None).outcome == "inconclusive"
+    assert judge(rule, unattributed, None).outcome == "inconclusive"
 
 
 def test_a_share_of_zero_is_none():
@@ -145,9 +145,9 @@ def test_steps_of_a_run_without_a_trace_are_judged():
     assert [judge(rule, one, base).outcome for one in (slow, base)] == ["failed", "inconclusive"]
     assert judge(parse_rule("unprofiled_step_time <= 103 ns"), slow, None).outcome == "failed"
     assert judge(parse_rule("unprofiled_step_time <= 103 ns"), base, None).outcome == "passed"
-    untold = judge(parse_rule("unprofiled_step_time <= 1 s"), RUN, None)
-    assert untold.outcome == "inconclusive"
-    assert "unprofiled_step_time is unknown" in untold.reason
+    unknown = judge(parse_rule("unprofiled_step_time <= 1 s"), RUN, None)
+    assert unknown.outcome == "inconclusive"
+    assert "unprofiled_step_time is unknown" in unknown.reason
 
 
 def test_known_names_are_complete(opened):

@@ -129,7 +129,7 @@ def test_rows_are_those_of_the_analysis_on_the_first_rank(opened):
 
 
 def test_a_missing_chart_has_a_reason(make_run):
-    refused = Mock(side_effect=TraceError("there is no trace in this folder"))
+    refused = Mock(side_effect=TraceError("no trace found in this folder"))
     naive = make_run("naive", opt="Naive", outcome="ok")
     # The letter in a name does not mean recomputation.
     other = make_run("other", opt="LoRA", outcome="ok")

@@ -164,7 +164,8 @@ _CAPTURED = """
     FROM captured_call
 """
 
-# Whether a name requires one of the conditions below, or that of closures: they are slow to plan.
+# Whether the markers need the conditions on closures, numbered ops, and qualified modules. Without
+# need, these conditions are omitted, because they are slow to plan.
 _CONDITIONS = f"""
 SELECT
     coalesce(bool_or(phase = 'optimizer'), FALSE),
