@@ -15,7 +15,7 @@
 --   place            BIGINT                 number of the event on its device, from 1
 --   bytes            BIGINT                 block size, bytes; negative for a release
 --   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
---   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes
+--   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes; NULL for the host
 --   highest_bytes    BIGINT                 allocated_bytes; memory in use before the first event if more, bytes
 --   end_place        BIGINT                 place of the event that ended the allocation; NULL if in use until the end of the recording
 --   is_at_peak       BOOLEAN                the block is in use at the peak of the device
@@ -40,7 +40,8 @@ WITH recorded AS MATERIALIZED (
 
 allocator AS MATERIALIZED (
     SELECT
-        m.* EXCLUDE (device_type, device_id, texts),
+        m.* EXCLUDE (device_type, device_id, texts)
+        REPLACE (known_reserved(d.device, m.allocated_bytes, m.reserved_bytes) AS reserved_bytes),
         d.device,
         m.texts[1] AS recorded_category,
         m.texts[2] AS recorded_op,

@@ -11,7 +11,7 @@
 --   rank INTEGER, device VARCHAR
 --   at_ns            BIGINT  time of the peak, ns since the first event of the trace
 --   allocated_bytes  BIGINT  memory in use, bytes
---   reserved_bytes   BIGINT  memory reserved by the allocator, bytes
+--   reserved_bytes   BIGINT  memory reserved by the allocator, bytes; NULL for the host
 --   event_count      BIGINT
 -- View:
 --   page  lines=rank,device
@@ -22,7 +22,7 @@
 WITH allocator AS (
     SELECT
         m.trace_id, t.rank, t.first_ts_ns, d.device, m.event_id, m.ts_ns,
-        m.total_reserved_bytes AS reserved_bytes,
+        known_reserved(d.device, m.total_allocated_bytes, m.total_reserved_bytes) AS reserved_bytes,
         greatest(
             m.total_allocated_bytes,
             -- The first event may release memory that was in use before the recording.
