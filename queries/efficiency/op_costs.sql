@@ -414,7 +414,7 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 FALSE
             ) AS has_others,
             -- The gradient of a softmax consists of a product, which is another op, and the rest.
-            has_others AND NOT is_softmax(c.op_class) AS is_made_of_others
+            has_others AND input_op.name <> 'aten::_softmax_backward_data' AS is_made_of_others
         FROM input_op
         INNER JOIN layed AS c
             ON input_op.name = c.name AND input_op.texts IS NOT DISTINCT FROM c.texts
