@@ -314,7 +314,10 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                                     + shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a],
                                     -- The backward pass reads query, key, value, output, and the
                                     -- gradient of the output, and writes three gradients.
-                                    2 * (weights[a] + weights[b] + weights[c])
+                                    weights[a] + weights[b] + weights[c]
+                                    + list_sum(list_transform(
+                                        [a, b, c], LAMBDA i: nelems[i] * sizes[i]
+                                    ))
                                     + 2 * (shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a])
                                 )
                         WHEN 'like' THEN list_sum(weights) + nelems[a] * sizes[a]
