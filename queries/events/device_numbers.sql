@@ -89,6 +89,10 @@ CREATE OR REPLACE MACRO memory_devices() AS TABLE (
 CREATE OR REPLACE MACRO known_reserved(device, allocated_bytes, reserved_bytes) AS
 if(device = 'cpu' OR (reserved_bytes = 0 AND allocated_bytes > 0), NULL, reserved_bytes);
 
+-- No device has 64 TiB, and sums must fit in 64 bits.
+CREATE OR REPLACE MACRO is_memory_size(bytes) AS
+bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664;
+
 CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
     WITH capable AS (
         SELECT

@@ -53,13 +53,12 @@ allocator AS MATERIALIZED (
             m.trace_id = d.trace_id
             AND m.device_type IS NOT DISTINCT FROM d.device_type
             AND m.device_id IS NOT DISTINCT FROM d.device_id
-    -- Ignore sizes of 64 TiB and more: no device has that memory, and sums must fit in 64 bits.
     WHERE
         m.address IS NOT NULL
         AND m.bytes <> 0
-        AND m.bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
-        AND m.allocated_bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
-        AND coalesce(m.reserved_bytes, 0) BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
+        AND is_memory_size(m.bytes)
+        AND is_memory_size(m.allocated_bytes)
+        AND is_memory_size(coalesce(m.reserved_bytes, 0))
 ),
 
 fact AS (
