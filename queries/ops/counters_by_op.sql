@@ -96,8 +96,8 @@ SELECT
     if(
         regexp_matches(
             v.counter,
-            '(?i)\.(pct|per|peak|ratio|max_rate)|percent|_pct|ratio|_rate|throughput|occupancy|'
-            'efficiency|utili[sz]ation|per_(second|cycle|warp|inst|request|transaction)|(^|_)ipc\b'
+            '(?i)[._](pct|ratio|rate|per_\w+|peak_\w+)\b|percent|throughput|occupancy|efficiency|'
+            'utili[sz]ation|(^|_)ipc\b'
         ),
         NULL,
         sum(v.value ORDER BY v.value)
