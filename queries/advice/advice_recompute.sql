@@ -18,7 +18,8 @@ idle AS (
 ),
 
 reserved AS (
-    SELECT max(total_reserved_bytes) AS reserved_bytes
+    -- The host reserves nothing.
+    SELECT nullif(max(total_reserved_bytes), 0) AS reserved_bytes
     FROM memory
 ),
 
