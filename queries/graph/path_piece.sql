@@ -21,17 +21,18 @@
 
 WITH host_part AS MATERIALIZED (
     SELECT
-        p.part_id, p.trace_id, p.start_ns, p.end_ns, (p.of_trace_id, s.pid, s.tid) AS part
+        p.part_id, p.start_ns, p.end_ns, (p.of_trace_id, s.pid, s.tid) AS thread,
+        dense_rank() OVER (ORDER BY p.trace_id, thread) AS part
     FROM path_part AS p
     INNER JOIN graph_span AS s ON p.span_id = s.span_id
     WHERE p.kind IN ('host', 'thread', 'spawn') AND p.start_ns < p.end_ns AND s.tid IS NOT NULL
 ),
 
-path_thread AS (SELECT DISTINCT trace_id, part FROM host_part),
+path_thread AS (SELECT DISTINCT thread, part FROM host_part),
 
 host_op AS (
     SELECT
-        (e.trace_id, e.pid, e.tid) AS part, e.event_id AS id,
+        (e.trace_id, e.pid, e.tid) AS thread, e.event_id AS id,
         e.ts_ns + c.shift_ns AS start_ns,
         e.ts_ns + e.dur_ns + c.shift_ns AS end_ns
     FROM event AS e
@@ -39,7 +40,7 @@ host_op AS (
     WHERE is_op(e.category) AND e.dur_ns > 0
     UNION ALL BY NAME
     SELECT
-        (w.trace_id, w.pid, w.tid) AS part, w.event_id AS id,
+        (w.trace_id, w.pid, w.tid) AS thread, w.event_id AS id,
         w.ts_ns + c.shift_ns AS start_ns,
         w.ts_ns + w.dur_ns + c.shift_ns AS end_ns
     FROM host_waits AS w
@@ -48,13 +49,9 @@ host_op AS (
     WHERE w.kind = 'data_loading' AND NOT is_op(e.category)
 ),
 
-path_op AS MATERIALIZED (SELECT * FROM host_op SEMI JOIN path_thread USING (part)),
+path_op AS MATERIALIZED (SELECT * FROM host_op INNER JOIN path_thread USING (thread)),
 
-op_border AS (
-    SELECT t.trace_id, o.part, unnest([o.start_ns, o.end_ns]) AS at_ns
-    FROM path_op AS o
-    INNER JOIN path_thread AS t USING (part)
-),
+op_border AS (SELECT part, unnest([start_ns, end_ns]) AS at_ns FROM path_op),
 
 -- Times at which the innermost op may change.
 time_point AS MATERIALIZED (
@@ -65,8 +62,7 @@ time_point AS MATERIALIZED (
         UNION
         SELECT h.part_id, h.part, b.at_ns
         FROM op_border AS b
-        ASOF INNER JOIN host_part AS h
-            ON b.trace_id = h.trace_id AND b.part = h.part AND b.at_ns > h.start_ns
+        ASOF INNER JOIN host_part AS h ON b.part = h.part AND b.at_ns > h.start_ns
         WHERE b.at_ns < h.end_ns
     ) AS border
 ),

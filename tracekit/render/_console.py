@@ -77,7 +77,11 @@ def print_lines(console: Console, lines: Iterable[Text]) -> None:
         line.rstrip()
         if ascii_only:
             line.plain = line.plain.translate(_ASCII)
-        console.print(line)
+        if line.style or line.spans:
+            console.print(line)
+        else:
+            # rich takes ten times as long for a line, and tables may have a million.
+            console.file.write(f"{line.plain}\n")
 
 
 def _shows_blocks(console: Console) -> bool:

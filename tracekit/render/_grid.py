@@ -16,6 +16,7 @@ import re
 import textwrap
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 
 from rich.text import Text
 
@@ -205,8 +206,7 @@ def _table(
             textwrap.wrap(cell, width) if column.header in _SENTENCES else [cell]
             for cell, column, width in zip(row, columns, widths, strict=True)
         ]
-        for index in range(max(map(len, cells))):
-            level = tuple(lines[index] if index < len(lines) else "" for lines in cells)
+        for level in zip_longest(*cells, fillvalue=""):
             yield Text(_line(level, columns, widths, gap))
 
 

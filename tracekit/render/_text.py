@@ -100,8 +100,9 @@ def truncate(text: str, width: int) -> str:
 def fit(text: str, width: int, *, right: bool = False) -> str:
     """Return the text truncated or padded to `width` cells, right-aligned if `right` is set."""
     short = truncate(text, width)
-    padding = " " * (width - cell_width(short))
-    return padding + short if right else short + padding
+    # str.ljust counts characters instead of cells.
+    room = width - cell_width(short) + len(short)
+    return short.rjust(room) if right else short.ljust(room)
 
 
 def truncate_middle(text: str, width: int) -> str:
