@@ -5,30 +5,7 @@
 -- Kind:     advice
 -- Scope:    run
 
-WITH work AS (
-    SELECT sum(dur_ns)::BIGINT AS work_ns
-    FROM attributed_events
-    WHERE phase = 'recompute'
-),
-
-idle AS (
-    SELECT coalesce(sum(idle_ns), 0)::BIGINT AS idle_ns
-    FROM idle_gap
-    WHERE phase = 'recompute'
-),
-
-reserved AS (
-    SELECT max(total_reserved_bytes) AS reserved_bytes
-    FROM memory
-),
-
-device_memory AS (
-    SELECT min(total_memory_bytes) AS memory_bytes
-    FROM device
-    WHERE total_memory_bytes > 0
-),
-
-passes AS (
+WITH passes AS (
     SELECT a.trace_id, l.ts_ns
     FROM attributed_events AS a
     INNER JOIN launch AS l USING (trace_id, launch_id)
@@ -51,7 +28,15 @@ recomputed_memory AS (
     GROUP BY m.trace_id, m.device, m.step
 ),
 
-needed AS (SELECT max(bytes) - max(peak_bytes) AS needed_bytes FROM recomputed_memory),
+totals AS (
+    SELECT
+        (SELECT sum(dur_ns)::BIGINT FROM attributed_events WHERE phase = 'recompute') AS work_ns,
+        (SELECT coalesce(sum(idle_ns), 0)::BIGINT FROM idle_gap WHERE phase = 'recompute')
+            AS idle_ns,
+        (SELECT max(total_reserved_bytes) FROM memory) AS reserved_bytes,
+        (SELECT min(total_memory_bytes) FROM device WHERE total_memory_bytes > 0) AS memory_bytes,
+        (SELECT max(bytes) - max(peak_bytes) FROM recomputed_memory) AS needed_bytes
+),
 
 room AS (
     SELECT
@@ -60,7 +45,7 @@ room AS (
         coalesce(
             least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
         ) AS share
-    FROM work, idle, reserved, device_memory, needed
+    FROM totals
 )
 
 SELECT
