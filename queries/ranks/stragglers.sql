@@ -56,15 +56,10 @@ WITH node_part AS (
     GROUP BY node
 ),
 
-counted AS (
+slow_node AS (
     SELECT *, count(*) OVER () AS node_count
     FROM node_part
-),
-
-slow_node AS (
-    SELECT *
-    FROM counted
-    WHERE outlier_count > 1 AND 2 * outlier_count > device_count AND node_count > 1
+    QUALIFY outlier_count > 1 AND 2 * outlier_count > device_count AND node_count > 1
 ),
 
 -- Ranks of a stage from fastest to slowest, excluding outliers. The widest gap separates the slow
@@ -131,7 +126,7 @@ straggler AS (
         NULL::DOUBLE AS like_bus_bytes_per_s
     FROM halves
     WHERE
-        gap_ns >= greatest(6 * 1.4826 * greatest(fast_mad_ns, slow_mad_ns), 0.01 * fast_ns, 1)
+        gap_ns >= limit_ns
         AND 2 * fast_count <= like_count
         AND 4 * fast_count >= like_count
         AND fast_count > 1
