@@ -66,14 +66,13 @@ SELECT
     'tracekit query idle_causes TRACE' AS evidence
 FROM unseen
 WHERE host_ns > 0.05 * window_ns
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format(
         '{} idle for {}{} for a reason that is not recorded', device_word,
         in_ms(unknown_ns), of_ranks()
     ) AS what,
     'before kernels that were launched in time' AS place,
-    NULL AS change,
     mean_ns(unknown_ns) AS cost_ns,
     'Record stream waits with '
     || 'profile(experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)), and the '
@@ -81,11 +80,10 @@ SELECT
     'tracekit query idle_gaps TRACE' AS evidence
 FROM unseen
 WHERE unknown_ns > 0.05 * window_ns
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format('{} idle for {}{}{}', device_word, in_ms(d.idle_ns), of_ranks(), d.why) AS what,
     'between launches' AS place,
-    NULL AS change,
     mean_ns(d.idle_ns) AS cost_ns,
     d.remedy, d.evidence
 FROM unseen, (
@@ -102,14 +100,12 @@ FROM unseen, (
     )
 ) AS d (idle_ns, why, remedy, evidence)
 WHERE d.idle_ns > 0.05 * window_ns
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format(
         'Waits for other ranks are unknown: the trace has {} of {} ranks', rank_count, world_size
     ) AS what,
     'other ranks' AS place,
-    NULL AS change,
-    NULL AS cost_ns,
     'Open the folder of all ranks to see which rank waits for which' AS remedy,
     'tracekit query trace TRACE' AS evidence
 FROM ranks

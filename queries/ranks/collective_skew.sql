@@ -46,8 +46,7 @@ WITH matched AS (
         sum(wait_ns)::BIGINT AS wait_ns,
         100.0 * sum(wait_ns)::BIGINT / nullif(sum(dur_ns), 0)::BIGINT AS wait_pct,
         any_value(rank) FILTER (is_last) AS straggler_rank,
-        arg_max(rank, (wait_ns, -rank)) FILTER (wait_ns > 0) AS longest_waiting_rank,
-        NULL::VARCHAR AS reason
+        arg_max(rank, (wait_ns, -rank)) FILTER (wait_ns > 0) AS longest_waiting_rank
     FROM collective_matches
     WHERE reason IS NULL
     GROUP BY match_id, class, pg_name
@@ -71,7 +70,7 @@ unmatched AS (
 SELECT
     class, collective, pg_name, matched_by, number, call_count, rank_count, expected_count,
     message_bytes, transfer_ns, max_dur_ns, max_wait_ns, wait_ns, wait_pct, straggler_rank,
-    longest_waiting_rank, reason
+    longest_waiting_rank
 FROM matched
 QUALIFY
     $limit = 0
