@@ -118,8 +118,10 @@ def collect(
         A context manager that returns the function `step`.
 
     Raises:
-        UsageError: a count is invalid, or the run folder exists.
+        UsageError: the model is not a module, a count is invalid, or the run folder exists.
     """
+    if not isinstance(model, nn.Module):
+        raise UsageError(f"the model is {model!r:.80}, expected a torch.nn.Module")
     for label, count, least in (
         ("warmup", warmup, 0),
         ("steps", steps, 1),

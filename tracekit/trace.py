@@ -396,13 +396,20 @@ class Trace:
             is_recorded: whether to predict gains of the recorded run instead of the unprofiled run.
 
         Raises:
-            QueryError: no trace is open, or a rule in the user's SQL files fails.
+            QueryError: the run has neither a trace nor requests, or a rule in the user's SQL files
+                fails.
         """
         from tracekit.analysis.catalog import load_catalog
+        from tracekit.errors import QueryError
         from tracekit.prediction.advising import advise, is_rule
         from tracekit.prediction.serving import LoadPredictor
 
         ((has_load, has_trace),) = self.sql("SELECT EXISTS (FROM request), EXISTS (FROM trace)")
+        if not has_load and not has_trace:
+            raise QueryError(
+                "the run has no trace or requests to advise on",
+                hint="tracekit query run shows the result of the run",
+            )
         ours = [
             one.name
             for one in load_catalog().analyses.titles()
@@ -411,7 +418,7 @@ class Trace:
         ]
         own = [name for name, one in self.library.analyses.items() if is_rule(one.spec)]
         longest = "SELECT coalesce(max(window_ns), 0) FROM device_windows"
-        window_ns = self.sql(longest).rows[0][0] if has_trace else 0
+        window_ns = self.sql(longest).rows[0][0] if has_trace else None
         rules = [(name, functools.partial(self._query, name, {})) for name in (*ours, *own)]
         return self._ask(
             lambda: advise(

@@ -33,7 +33,8 @@ totals AS (
         (SELECT sum(dur_ns)::BIGINT FROM attributed_events WHERE phase = 'recompute') AS work_ns,
         (SELECT coalesce(sum(idle_ns), 0)::BIGINT FROM idle_gap WHERE phase = 'recompute')
             AS idle_ns,
-        (SELECT max(total_reserved_bytes) FROM memory) AS reserved_bytes,
+        -- The host reserves nothing.
+        (SELECT nullif(max(total_reserved_bytes), 0) FROM memory) AS reserved_bytes,
         (SELECT min(total_memory_bytes) FROM device WHERE total_memory_bytes > 0) AS memory_bytes,
         (SELECT max(bytes) - max(peak_bytes) FROM recomputed_memory) AS needed_bytes
 ),

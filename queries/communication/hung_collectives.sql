@@ -102,6 +102,11 @@ dump AS (
         coalesce(min(e.record_id), 0) = 0 AS is_whole
     FROM trace AS t
     LEFT JOIN entry AS e USING (trace_id)
+    -- A dump may be empty, but profiler traces of the same ranks are no dumps.
+    WHERE
+        t.trace_id NOT IN (
+            SELECT trace_id FROM event_kind WHERE category IS DISTINCT FROM 'flight_recorder'
+        )
     GROUP BY t.trace_id, t.rank
 ),
 

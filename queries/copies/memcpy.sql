@@ -54,6 +54,8 @@ named AS (
                 THEN 'the name does not show whether the host memory is pinned'
             WHEN regexp_matches(name, '(?i)P(?:to|2)P')
                 THEN 'no benchmark covers copies between two devices'
+            WHEN op = 'd2d' AND NOT regexp_matches(name, '(?i)D(?:evice)?_?(?:to|2)_?D')
+                THEN 'the name does not show a copy within the device'
             WHEN bytes IS NULL THEN 'the bytes were not recorded'
             WHEN bandwidth_bytes_per_s IS NULL
                 THEN 'the copies are shorter than the clock resolution'

@@ -21,7 +21,7 @@
 
 WITH copies AS (
     SELECT
-        e.trace_id, e.device, e.class AS direction, e.event_id, e.bytes, w.window_ns,
+        e.trace_id, e.device, e.class AS direction, e.event_id, e.bytes, e.dur_ns, w.window_ns,
         e.ts_ns - w.start_ns AS from_ns,
         greatest(e.end_ns - w.start_ns, from_ns + 1) AS to_ns,
         -- First and last part in which the copy runs. A zero-length event belongs to its first
@@ -59,7 +59,7 @@ SELECT
     b.part_ns + w.start_ns - t.first_ts_ns AS start_ns,
     b.until_ns - b.part_ns AS dur_ns,
     count(*) AS copy_count,
-    sum(b.inside_ns)::BIGINT AS busy_ns,
+    sum(least(b.inside_ns, b.dur_ns))::BIGINT AS busy_ns,
     sum(b.bytes * b.inside_ns / (b.to_ns - b.from_ns) ORDER BY b.event_id) AS bytes,
     1e9 * sum(b.bytes * b.inside_ns / (b.to_ns - b.from_ns) ORDER BY b.event_id)
     / (b.until_ns - b.part_ns) AS bytes_per_s

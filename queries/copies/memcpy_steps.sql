@@ -16,7 +16,7 @@
 --   step_kernel_ns  DOUBLE   kernel_ns per step, ns
 --   step_wall_ns    DOUBLE   wall_ns per step, ns
 --   step_bytes      DOUBLE   bytes per step
---   step_pct        DOUBLE   kernel_ns as a share of the duration of the steps, 0 to 100
+--   step_pct        DOUBLE   kernel_ns as a share of the duration of the steps, percent; overlap counts twice
 -- Invariant: 0 <= wall_ns AND wall_ns <= kernel_ns
 
 WITH step_time AS (

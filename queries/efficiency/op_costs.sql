@@ -2,8 +2,8 @@
 -- GEMM: 2 M N K × batch (grouped: M is the rows of all groups). Attention: 2 per query-key pair, head, and element in
 -- each of QK' and PV, times 2.5 for backward; causal attention and its windows count only unmasked pairs. Convolution: 2 per output
 -- element, input channel, and kernel element. Other ops: the factor in `op_forms` per element. Bytes are ideal: each
--- input is read once, and each output written once. Composite ops, copies inside composite ops, and values above 2^53
--- (inexact in a DOUBLE) are not counted.
+-- input is read once, elements of expanded tensors too, and each output written once, except statistics per row.
+-- Composite ops, copies inside composite ops, and values above 2^53 (inexact in a DOUBLE) are not counted.
 --
 -- Kind:     function
 -- Params:
@@ -51,10 +51,21 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
             try_cast(try_cast(texts[1] AS JSON) AS VARCHAR[]) AS dims,
             try_cast(try_cast(texts[2] AS JSON) AS VARCHAR[]) AS types,
             list_transform(types, LAMBDA type: dtype_of(type)) AS dtypes,
+            s.name IN ('aten::max', 'aten::min') AND dtypes[2] IS NOT NULL AS is_of_two,
             try_cast(try_cast(texts[3] AS JSON) AS VARCHAR[]) AS vals,
             try_cast(try_cast(texts[4] AS JSON) AS VARCHAR[]) AS strides
         FROM signature AS s
         LEFT JOIN op_forms() AS f ON s.name = f.name
+    ),
+
+    -- max and min of two tensors are element-wise.
+    formed AS (
+        SELECT
+            * REPLACE (
+                if(is_of_two, 'elementwise', op_class) AS op_class,
+                if(is_of_two, 'elementwise', form) AS form
+            )
+        FROM parsed_signature
     ),
 
     -- Shape, number of elements (also of tensor lists), and bytes of each argument.
@@ -96,13 +107,38 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                 ),
                 list_max(list_transform(dtypes, LAMBDA dtype: dtype_bytes(dtype)))
             ) AS out_size
-        FROM parsed_signature
+        FROM formed
     ),
 
     weighed AS (
         SELECT
             *,
-            try(list_transform(list_zip(nelems, sizes), LAMBDA pair: pair[1] * pair[2])) AS weights,
+            -- An expanded dimension has stride 0.
+            try(
+                list_transform(
+                    list_zip(nelems, sizes, shapes, strides),
+                    LAMBDA one: one[2] * (
+                        one[1] // coalesce(
+                            list_product(
+                                list_transform(
+                                    list_zip(one[3], try_cast(one[4] AS BIGINT[])),
+                                    LAMBDA dim: if(dim[2] = 0, greatest(dim[1], 1), 1)
+                                )
+                            ), 1
+                        )::BIGINT
+                    )
+                )
+            ) AS weights,
+            -- Number of the argument with the dense bias of attention.
+            CASE
+                WHEN
+                    form <> 'attention'
+                    OR NOT regexp_matches(name, 'efficient|cudnn|for_cpu|:scaled_dot_product')
+                    THEN NULL
+                WHEN regexp_matches(name, 'cudnn.*backward') THEN 9
+                WHEN contains(name, 'for_cpu') THEN if(factor = 1, 6, 9)
+                ELSE c + 1
+            END AS bias,
             shapes[a] AS sa,
             shapes[b] AS sb,
             shapes[c] AS sc,
@@ -267,16 +303,24 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN 'conv_backward' THEN weights[1] + gradients * (weights[2] + weights[3])
                         WHEN 'attention'
                             THEN
-                                if(
+                                coalesce(weights[bias], 0)
+                                + if(
+                                    vals[16] = 'True' OR vals[11] LIKE '%, True]',
+                                    nelems[bias] * sizes[bias], 0
+                                )
+                                + if(
                                     factor = 1,
                                     weights[a] + weights[b] + weights[c]
                                     + shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a],
                                     -- The backward pass reads query, key, value, output, and the
                                     -- gradient of the output, and writes three gradients.
-                                    2 * (weights[a] + weights[b] + weights[c])
+                                    weights[a] + weights[b] + weights[c]
+                                    + list_sum(list_transform(
+                                        [a, b, c], LAMBDA i: nelems[i] * sizes[i]
+                                    ))
                                     + 2 * (shape_nelems(sa) // sa[-1] * sc[-1] * sizes[a])
                                 )
-                        WHEN 'like' THEN list_sum(weights) + weights[a]
+                        WHEN 'like' THEN list_sum(weights) + nelems[a] * sizes[a]
                         WHEN 'softmax'
                             THEN
                                 list_sum(weights) + nelems[a] * CASE
@@ -289,7 +333,15 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                         WHEN 'elementwise' THEN list_sum(weights[:b]) + out_nelems * out_size
                         WHEN 'dropout' THEN weights[a] + nelems[a] * (sizes[a] + 1)
                         WHEN 'compare' THEN list_sum(weights[:b]) + out_nelems
-                        WHEN 'reduction' THEN weights[a] + coalesce(left_nelems, 1) * sizes[a]
+                        WHEN 'reduction'
+                            THEN
+                                weights[a] + coalesce(left_nelems, 1) * CASE
+                                    WHEN regexp_matches(name, ':(argm|count_nonzero)') THEN 8
+                                    WHEN name IN ('aten::any', 'aten::all') THEN 1
+                                    WHEN name IN ('aten::max', 'aten::min')
+                                        THEN sizes[a] + if(left_nelems IS NULL, 0, 8)
+                                    ELSE sizes[a]
+                                END
                         WHEN 'copy' THEN weights[a] + weights[b]
                         WHEN 'fill' THEN weights[a]
                         WHEN 'embedding' THEN 2 * nelems[b] * sa[-1] * sizes[a] + weights[b]
@@ -363,7 +415,9 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
                     (-input_op.end_ns, input_op.op_id)
                 ) < input_op.end_ns,
                 FALSE
-            ) AS is_made_of_others
+            ) AS has_others,
+            -- The gradient of a softmax consists of a product, which is another op, and the rest.
+            has_others AND input_op.name <> 'aten::_softmax_backward_data' AS is_made_of_others
         FROM input_op
         INNER JOIN layed AS c
             ON input_op.name = c.name AND input_op.texts IS NOT DISTINCT FROM c.texts
@@ -373,7 +427,11 @@ CREATE OR REPLACE MACRO op_costs(relation) AS TABLE (
         trace_id, op_id,
         if(is_made_of_others, NULL, op_class) AS op_class,
         m, n, k, batch, layout, dtype,
-        if(is_made_of_others, NULL, flops) AS flops,
+        CASE
+            WHEN is_made_of_others THEN NULL
+            WHEN has_others THEN flops * 3 // 4
+            ELSE flops
+        END AS flops,
         if(is_made_of_others, NULL, bytes) AS bytes,
         CASE
             WHEN op_class IS NULL THEN 'its operations are unknown'

@@ -108,8 +108,8 @@ elementwise compare            -  2  -  -     -       -     1      eq ne lt le g
 elementwise compare            -  2  -  -     -       -     1      bitwise_or
 elementwise compare            -  1  -  -     -       -     1      logical_not bitwise_not isnan isinf
 reduction   reduction          1  2  -  -     -       -     1      sum mean amax amin prod var std logsumexp
+reduction   reduction          1  2  -  -     -       -     1      max min all any argmax argmin count_nonzero
 reduction   reduction          1  3  -  -     -       -     1      linalg_vector_norm norm
-reduction   reduction          1  -  -  -     -       -     1      max min all any argmax argmin count_nonzero
 layout      copy               1  2  -  -     -       -     0      copy_
 layout      fill               1  -  -  -     -       -     0      fill_ zero_
 ', chr(10)

@@ -1,6 +1,7 @@
 -- Functions that map other device numbers in a file to the device numbers of kernels.
 -- ROCm numbers the device of a kernel as an agent, and CPUs are agents too. Device descriptions and allocator events
--- use torch's numbers. If both sides have the same number of devices, devices are matched in order. newer_kernels()
+-- use torch's numbers. If both sides have the same number of devices, devices are matched in order. known_reserved() is
+-- NULL for allocators that reserve nothing, such as that of the host, and report 0. newer_kernels()
 -- lists traces whose kernels were built for a later architecture than the named devices; those names are wrong.
 --
 -- Kind:     function
@@ -84,6 +85,13 @@ CREATE OR REPLACE MACRO memory_devices() AS TABLE (
             AND m.device_count = w.device_count
             AND NOT m.is_host
 );
+
+CREATE OR REPLACE MACRO known_reserved(device, allocated_bytes, reserved_bytes) AS
+if(device = 'cpu' OR (reserved_bytes = 0 AND allocated_bytes > 0), NULL, reserved_bytes);
+
+-- No device has 64 TiB, and sums must fit in 64 bits.
+CREATE OR REPLACE MACRO is_memory_size(bytes) AS
+bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664;
 
 CREATE OR REPLACE MACRO newer_kernels() AS TABLE (
     WITH capable AS (

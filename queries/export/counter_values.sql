@@ -116,7 +116,10 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
         unnest(['allocated', 'reserved']) || if(d.device = 'cpu', ' on the host', '') AS name,
         'bytes' AS unit,
         m.ts_ns AS at_ns, m.event_id AS place,
-        unnest([m.total_allocated_bytes, m.total_reserved_bytes])::DOUBLE AS value
+        unnest([
+            m.total_allocated_bytes,
+            known_reserved(d.device, m.total_allocated_bytes, m.total_reserved_bytes)
+        ])::DOUBLE AS value
     FROM memory AS m
     INNER JOIN memory_devices() AS d
         ON

@@ -67,7 +67,8 @@ step_range AS (
 
 part AS (
     SELECT
-        e.edge_id, e.trace_id, e.source_ns, e.target_ns, e.kind,
+        e.edge_id, e.trace_id, e.source_ns, e.target_ns,
+        if(r.end_ns > e.source_ns, r.step, NULL) AS step,
         if(e.target_node > 0, e.target_node // 2, NULL) AS span_id,
         CASE
             WHEN e.kind IN ('work', 'transfer') THEN 'work'
@@ -80,6 +81,7 @@ part AS (
             ELSE 'host'
         END AS part
     FROM graph_edge AS e
+    ASOF LEFT JOIN step_range AS r ON e.trace_id = r.trace_id AND e.source_ns >= r.start_ns
 ),
 
 host_time AS MATERIALIZED (
@@ -108,12 +110,11 @@ op AS (
 
 SELECT
     p.edge_id, p.part, p.span_id, f.class, f.work_kind, f.op, f.module, f.name, f.phase,
-    coalesce(f.step, if(r.end_ns > p.source_ns, r.step, NULL)) AS step,
+    coalesce(f.step, p.step) AS step,
     t.rank, f.device, f.stream, f.pg_name,
     coalesce(o.overlap_ns, 0) AS op_ns
 FROM part AS p
 INNER JOIN trace AS t USING (trace_id)
 LEFT JOIN fact AS f USING (span_id)
 LEFT JOIN interval_overlap('host_time', 'op') AS o ON p.edge_id = o.id
-ASOF LEFT JOIN step_range AS r ON p.trace_id = r.trace_id AND p.source_ns >= r.start_ns
 ORDER BY p.edge_id

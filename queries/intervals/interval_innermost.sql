@@ -13,42 +13,59 @@
 --   span_id  BIGINT  innermost open span
 
 CREATE OR REPLACE MACRO interval_innermost(time_points, spans) AS TABLE (
-    WITH numbered AS (
-        SELECT part, at_ns, row_number() OVER (PARTITION BY part ORDER BY at_ns) AS number
+    -- Parts and spans are numbered, because joins and maxima of structs take twice as long.
+    WITH part_number AS MATERIALIZED (
+        SELECT part, row_number() OVER () AS thread
         FROM query_table(time_points)
-        GROUP BY part, at_ns
+        GROUP BY part
+    ),
+
+    numbered AS MATERIALIZED (
+        SELECT
+            part_number.thread, time_point.at_ns,
+            row_number() OVER (PARTITION BY part_number.thread ORDER BY time_point.at_ns) AS number
+        FROM query_table(time_points) AS time_point
+        INNER JOIN part_number USING (part)
+        GROUP BY part_number.thread, time_point.at_ns
+    ),
+
+    -- The innermost of several open spans has the highest place.
+    placed AS MATERIALIZED (
+        SELECT
+            part_number.thread, span.id, span.start_ns, span.end_ns,
+            row_number() OVER (ORDER BY span.start_ns, span.end_ns DESC, span.id) AS place
+        FROM query_table(spans) AS span
+        INNER JOIN part_number USING (part)
     ),
 
     entered AS (
-        SELECT span.part, span.id, span.start_ns, span.end_ns, time_point.number AS first_number
-        FROM query_table(spans) AS span
+        SELECT span.thread, span.place, span.end_ns, time_point.number AS first_number
+        FROM placed AS span
         ASOF INNER JOIN numbered AS time_point
-            ON span.part = time_point.part AND span.start_ns <= time_point.at_ns
+            ON span.thread = time_point.thread AND span.start_ns <= time_point.at_ns
         WHERE time_point.at_ns < span.end_ns
     ),
 
     bounded AS (
         SELECT
-            entered.part,
-            (entered.start_ns, -entered.end_ns, entered.id) AS place,
-            entered.first_number,
+            entered.thread, entered.place, entered.first_number,
             time_point.number + 1 AS behind_number
         FROM entered
         ASOF INNER JOIN numbered AS time_point
-            ON entered.part = time_point.part AND entered.end_ns > time_point.at_ns
+            ON entered.thread = time_point.thread AND entered.end_ns > time_point.at_ns
     ),
 
     -- Part of the range that remains for each block length.
     levelled AS (
         SELECT
-            part, place, first_number, behind_number,
+            thread, place, first_number, behind_number,
             unnest(range(length(bin(behind_number - first_number)))) AS level
         FROM bounded
     ),
 
     left_over AS (
         SELECT
-            part, place, level,
+            thread, place, level,
             (first_number + (1::BIGINT << level) - 1) >> level AS first_block,
             behind_number >> level AS behind_block
         FROM levelled
@@ -57,7 +74,7 @@ CREATE OR REPLACE MACRO interval_innermost(time_points, spans) AS TABLE (
     -- An odd-numbered block at either end of the range is not part of a longer block in it.
     noted AS (
         SELECT
-            part, place, level,
+            thread, place, level,
             unnest(
                 CASE
                     WHEN first_block % 2 = 1 AND behind_block % 2 = 1
@@ -71,31 +88,33 @@ CREATE OR REPLACE MACRO interval_innermost(time_points, spans) AS TABLE (
     ),
 
     innermost_of_block AS (
-        SELECT part, level, block, max(place) AS place
+        SELECT thread, level, block, max(place) AS place
         FROM noted
-        GROUP BY part, level, block
+        GROUP BY thread, level, block
     ),
 
     used AS (
-        SELECT DISTINCT part, level
+        SELECT DISTINCT thread, level
         FROM innermost_of_block
     ),
 
     looked_at AS (
-        SELECT numbered.part, numbered.number, used.level, numbered.number >> used.level AS block
+        SELECT numbered.thread, numbered.number, used.level, numbered.number >> used.level AS block
         FROM numbered
-        INNER JOIN used USING (part)
+        INNER JOIN used USING (thread)
     ),
 
     innermost AS (
-        SELECT looked_at.part, looked_at.number, max(block.place)[3] AS span_id
+        SELECT looked_at.thread, looked_at.number, max(block.place) AS place
         FROM looked_at
-        INNER JOIN innermost_of_block AS block USING (part, level, block)
-        GROUP BY looked_at.part, looked_at.number
+        INNER JOIN innermost_of_block AS block USING (thread, level, block)
+        GROUP BY looked_at.thread, looked_at.number
     )
 
-    SELECT time_point.id, innermost.span_id
+    SELECT time_point.id, placed.id AS span_id
     FROM query_table(time_points) AS time_point
-    INNER JOIN numbered USING (part, at_ns)
-    INNER JOIN innermost USING (part, number)
+    INNER JOIN part_number USING (part)
+    INNER JOIN numbered USING (thread, at_ns)
+    INNER JOIN innermost USING (thread, number)
+    INNER JOIN placed USING (place)
 );

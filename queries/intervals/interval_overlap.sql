@@ -11,27 +11,39 @@
 --   ahead_ns    BIGINT  time from the start of the covering interval to the start of the piece, ns; NULL if not covered
 
 CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
-    WITH covered AS (
+    -- Parts are numbered, because ASOF joins on a struct take three times as long.
+    WITH united AS MATERIALIZED (
+        SELECT start_ns, end_ns, part, dense_rank() OVER (ORDER BY part) AS number
+        FROM interval_union(cover)
+    ),
+
+    numbered AS (
+        SELECT DISTINCT part, number
+        FROM united
+    ),
+
+    covered AS MATERIALIZED (
         SELECT
-            part, start_ns, end_ns,
+            number, start_ns, end_ns,
             sum(end_ns - start_ns) OVER (
-                PARTITION BY part ORDER BY start_ns
+                PARTITION BY number ORDER BY start_ns
                 ROWS UNBOUNDED PRECEDING
             )::BIGINT - (end_ns - start_ns) AS before_ns
-        FROM interval_union(cover)
+        FROM united
     ),
 
     at_start AS (
         SELECT
-            piece.part, piece.id, piece.end_ns,
+            numbered.number, piece.id, piece.end_ns,
             CASE WHEN piece.start_ns < covered.end_ns THEN piece.start_ns - covered.start_ns END
                 AS ahead_ns,
             coalesce(
                 covered.before_ns + least(piece.start_ns, covered.end_ns) - covered.start_ns, 0
             ) AS before_start_ns
         FROM query_table(pieces) AS piece
+        LEFT JOIN numbered USING (part)
         ASOF LEFT JOIN covered
-            ON piece.part = covered.part AND piece.start_ns >= covered.start_ns
+            ON numbered.number = covered.number AND piece.start_ns >= covered.start_ns
     )
 
     SELECT
@@ -42,5 +54,5 @@ CREATE OR REPLACE MACRO interval_overlap(pieces, cover) AS TABLE (
         at_start.ahead_ns
     FROM at_start
     ASOF LEFT JOIN covered
-        ON at_start.part = covered.part AND at_start.end_ns >= covered.start_ns
+        ON at_start.number = covered.number AND at_start.end_ns >= covered.start_ns
 );

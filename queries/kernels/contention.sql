@@ -10,13 +10,15 @@
 --   rank             INTEGER
 --   device           VARCHAR  device number
 --   concurrent_work  VARCHAR  concurrent work: comm or compute
---   slope_pct        DOUBLE   extra_ns as a percentage of overlap_ns; negative if kernels got faster
+--   slope_pct        DOUBLE   extra_ns as a percentage of overlap_ns; negative if kernels got faster; NULL for a single concurrent kernel
 --   extra_ns         DOUBLE   time above the median of kernels that ran alone, ns
 --   overlap_ns       BIGINT   time of overlap with other work, ns
 --   kind_count       BIGINT   number of kinds of kernels compared
 --   kernel_count     BIGINT   number of concurrent kernels compared
 --   alone_count      BIGINT   number of kernels that ran alone
 --   compared_pct     DOUBLE   overlap_ns as a share of all overlap with this kind of work, 0 to 100
+--   reason           VARCHAR  why there is no slope; else NULL
+-- Invariant: (slope_pct IS NULL) = (reason IS NOT NULL)
 -- Invariant: kind_count <= kernel_count AND kind_count <= alone_count AND overlap_ns > 0
 
 WITH work AS (
@@ -102,13 +104,14 @@ all_overlapped AS (
 
 SELECT
     w.rank, w.device, c.concurrent_work,
-    100.0 * sum(c.extra_ns) / sum(c.overlap_ns) AS slope_pct,
+    if(sum(c.kernel_count) > 1, 100.0 * sum(c.extra_ns) / sum(c.overlap_ns), NULL) AS slope_pct,
     sum(c.extra_ns) AS extra_ns,
     sum(c.overlap_ns)::BIGINT AS overlap_ns,
     count(*) AS kind_count,
     sum(c.kernel_count)::BIGINT AS kernel_count,
     sum(c.alone_count)::BIGINT AS alone_count,
-    100.0 * sum(c.overlap_ns) / any_value(a.all_ns) AS compared_pct
+    100.0 * sum(c.overlap_ns) / any_value(a.all_ns) AS compared_pct,
+    if(sum(c.kernel_count) > 1, NULL, 'only one concurrent kernel can be compared') AS reason
 FROM compared AS c
 INNER JOIN all_overlapped AS a USING (trace_id, device, concurrent_work)
 INNER JOIN device_windows AS w USING (trace_id, device)

@@ -15,7 +15,7 @@
 --   place            BIGINT                 number of the event on its device, from 1
 --   bytes            BIGINT                 block size, bytes; negative for a release
 --   allocated_bytes  BIGINT                 memory in use on the device afterwards, bytes
---   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes
+--   reserved_bytes   BIGINT                 memory reserved by the allocator afterwards, bytes; NULL for the host
 --   highest_bytes    BIGINT                 allocated_bytes; memory in use before the first event if more, bytes
 --   end_place        BIGINT                 place of the event that ended the allocation; NULL if in use until the end of the recording
 --   is_at_peak       BOOLEAN                the block is in use at the peak of the device
@@ -40,7 +40,8 @@ WITH recorded AS MATERIALIZED (
 
 allocator AS MATERIALIZED (
     SELECT
-        m.* EXCLUDE (device_type, device_id, texts),
+        m.* EXCLUDE (device_type, device_id, texts)
+        REPLACE (known_reserved(d.device, m.allocated_bytes, m.reserved_bytes) AS reserved_bytes),
         d.device,
         m.texts[1] AS recorded_category,
         m.texts[2] AS recorded_op,
@@ -52,13 +53,12 @@ allocator AS MATERIALIZED (
             m.trace_id = d.trace_id
             AND m.device_type IS NOT DISTINCT FROM d.device_type
             AND m.device_id IS NOT DISTINCT FROM d.device_id
-    -- Ignore sizes of 64 TiB and more: no device has that memory, and sums must fit in 64 bits.
     WHERE
         m.address IS NOT NULL
         AND m.bytes <> 0
-        AND m.bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
-        AND m.allocated_bytes BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
-        AND coalesce(m.reserved_bytes, 0) BETWEEN -70_368_744_177_664 AND 70_368_744_177_664
+        AND is_memory_size(m.bytes)
+        AND is_memory_size(m.allocated_bytes)
+        AND is_memory_size(coalesce(m.reserved_bytes, 0))
 ),
 
 fact AS (

@@ -12,7 +12,7 @@
 --   category         VARCHAR  as in memory_peak
 --   bytes            BIGINT   memory in use by the category, bytes
 --   allocated_bytes  BIGINT   memory in use in total, bytes
---   reserved_bytes   BIGINT   memory reserved by the allocator, bytes
+--   reserved_bytes   BIGINT   memory reserved by the allocator, bytes; NULL for the host
 -- Invariant: bytes >= 0 OR category = '(before the recording)'
 -- Empty: memory: the trace has no allocator events: record with profile_memory=True
 -- Empty: the allocator events have no addresses or no totals

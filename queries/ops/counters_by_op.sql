@@ -13,7 +13,7 @@
 --   kernel     VARCHAR  kernel name; __missing__ if CUPTI has no name
 --   counter    VARCHAR  counter name in CUPTI
 --   kernel_count  BIGINT
---   total      DOUBLE   sum of values
+--   total      DOUBLE   sum of values; NULL for ratios and rates
 --   min_value  DOUBLE   minimum value of a kernel
 --   max_value  DOUBLE   maximum value of a kernel
 --   reason     VARCHAR  why ops are unknown; else NULL
@@ -93,7 +93,15 @@ SELECT
     v.device::VARCHAR AS device,
     v.top_op, v.op, v.kernel, v.counter,
     count(*) AS kernel_count,
-    sum(v.value ORDER BY v.value) AS total,
+    if(
+        regexp_matches(
+            v.counter,
+            '(?i)[._](pct|ratio|rate|per_\w+|peak_\w+)\b|percent|throughput|occupancy|efficiency|'
+            'utili[sz]ation|(^|_)ipc\b'
+        ),
+        NULL,
+        sum(v.value ORDER BY v.value)
+    ) AS total,
     min(v.value) AS min_value,
     max(v.value) AS max_value,
     v.reason

@@ -19,7 +19,7 @@
 --   op_count      BIGINT   number of calls
 --   host_ns       BIGINT   time from start to end of calls, on all threads, ns
 --   self_host_ns  BIGINT
---   mean_host_ns  DOUBLE   host_ns per call, ns
+--   mean_host_ns  DOUBLE   mean duration of a call on the host, ns; NULL if all calls are graph replays
 --   kernel_count  BIGINT   number of device events launched, nested ops included
 --   kernel_ns     BIGINT   sum of durations of those device events, ns
 --   wall_ns BIGINT, direct_kernel_ns BIGINT
@@ -59,6 +59,7 @@ call AS (
         e.args ->> '$."Input type"' AS types,
         e.args ->> '$."Input Strides"' AS strides,
         e.args ->> '$."Concrete Inputs"' AS numbers,
+        e.view_name IS NULL AS is_replayed,
         coalesce(m.path, outer_call.name) AS around
     FROM op_work AS w
     INNER JOIN record AS e USING (trace_id, event_id)
@@ -83,6 +84,7 @@ summed AS (
         arg_min(numbers, place) AS numbers,
         count(*) AS op_count,
         coalesce(sum(host_ns) FILTER (is_outermost), 0)::BIGINT AS host_ns,
+        avg(host_ns) FILTER (NOT is_replayed) AS mean_host_ns,
         sum(self_host_ns)::BIGINT AS self_host_ns,
         coalesce(sum(kernel_count) FILTER (is_outermost), 0)::BIGINT AS kernel_count,
         coalesce(sum(kernel_ns) FILTER (is_outermost), 0)::BIGINT AS kernel_ns,
@@ -94,8 +96,7 @@ summed AS (
 
 SELECT
     t.rank, s.op, s.shapes, s.types, s.strides, s.numbers, s.around, s.op_count, s.host_ns,
-    s.self_host_ns,
-    s.host_ns / s.op_count AS mean_host_ns,
+    s.self_host_ns, s.mean_host_ns,
     s.kernel_count, s.kernel_ns, s.wall_ns, s.direct_kernel_ns
 FROM summed AS s
 INNER JOIN trace AS t USING (trace_id)

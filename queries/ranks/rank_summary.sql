@@ -1,6 +1,6 @@
 -- Time breakdown of each rank, with its waits and the waits it caused.
--- Waits come from matched collectives, by comparing durations instead of clocks of different ranks. Ranks without a
--- trace have no row.
+-- Waits come from matched collectives, by comparing durations instead of clocks of different ranks. They are NULL if no
+-- collective of the rank is matched. Ranks without a trace have no row.
 --
 -- Kind:     analysis
 -- Scope:    run

@@ -20,8 +20,8 @@
 --   sample_count      BIGINT   number of samples
 --   token_count       BIGINT   output tokens of a load, or tokens of a training step; NULL if unknown
 --   request_count     BIGINT   number of successful requests of a load; else NULL
---   token_energy_j    DOUBLE   energy per token, J
---   request_energy_j  DOUBLE   energy per request, J
+--   token_energy_j    DOUBLE   energy per token, J: mean power × duration / tokens
+--   request_energy_j  DOUBLE   energy per request, J: mean power × duration / requests
 --   counter           VARCHAR  counter used
 --   source            VARCHAR  trace, or the name of the sample file
 --   clock             VARCHAR  UTC, trace, or local (a file without a time zone; uses the zone of the machine that reads it)
@@ -208,7 +208,8 @@ judged AS (
                 THEN 'samples cover too little of that time'
             WHEN sample_count < 2 THEN 'fewer than two samples in that time'
         END AS reason,
-        if(reason IS NULL, joules, NULL) AS energy_j
+        if(reason IS NULL, joules, NULL) AS energy_j,
+        energy_j * dur_ns / covered_ns AS full_energy_j
     FROM summed AS s
 )
 
@@ -219,8 +220,8 @@ SELECT
     j.covered_pct, j.sample_count,
     if(j.scope = 'step', t.step_token_count, l.load_token_count) AS token_count,
     l.request_count,
-    j.energy_j / nullif(token_count, 0) AS token_energy_j,
-    j.energy_j / nullif(l.request_count, 0) AS request_energy_j,
+    j.full_energy_j / nullif(token_count, 0) AS token_energy_j,
+    j.full_energy_j / nullif(l.request_count, 0) AS request_energy_j,
     c.name AS counter, c.source, c.clock, j.reason
 FROM judged AS j
 INNER JOIN device_windows AS w USING (trace_id, device)

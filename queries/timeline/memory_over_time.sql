@@ -11,7 +11,7 @@
 --   rank INTEGER, device VARCHAR
 --   at_ns            BIGINT  time of the peak, ns since the first event of the trace
 --   allocated_bytes  BIGINT  memory in use, bytes
---   reserved_bytes   BIGINT  memory reserved by the allocator, bytes
+--   reserved_bytes   BIGINT  memory reserved by the allocator, bytes; NULL for the host
 --   event_count      BIGINT
 -- View:
 --   page  lines=rank,device
@@ -22,15 +22,11 @@
 WITH allocator AS (
     SELECT
         m.trace_id, t.rank, t.first_ts_ns, d.device, m.event_id, m.ts_ns,
-        m.total_reserved_bytes AS reserved_bytes,
+        known_reserved(d.device, m.total_allocated_bytes, m.total_reserved_bytes) AS reserved_bytes,
         greatest(
             m.total_allocated_bytes,
             -- The first event may release memory that was in use before the recording.
-            if(
-                row_number() OVER device = 1,
-                try_cast(m.total_allocated_bytes::HUGEINT - m.bytes AS BIGINT),
-                NULL
-            )
+            if(row_number() OVER device = 1, m.total_allocated_bytes - m.bytes, NULL)
         ) AS allocated_bytes
     FROM memory AS m
     INNER JOIN trace AS t ON m.trace_id = t.trace_id
@@ -39,7 +35,10 @@ WITH allocator AS (
             m.trace_id = d.trace_id
             AND m.device_type IS NOT DISTINCT FROM d.device_type
             AND m.device_id IS NOT DISTINCT FROM d.device_id
-    WHERE m.total_allocated_bytes IS NOT NULL
+    WHERE
+        is_memory_size(m.total_allocated_bytes)
+        AND is_memory_size(coalesce(m.bytes, 0))
+        AND is_memory_size(coalesce(m.total_reserved_bytes, 0))
     WINDOW device AS (PARTITION BY m.trace_id, d.device ORDER BY m.ts_ns, m.event_id)
 ),
 

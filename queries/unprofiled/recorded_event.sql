@@ -12,18 +12,19 @@
 --   ratio      DOUBLE   slowdown; NULL if no thread of the trace has samples
 --   is_paired  BOOLEAN  host_speed has samples of the thread; NULL without ops
 
-WITH edge AS MATERIALIZED (
+-- Joins on times are three times as fast with one number as with three columns of a thread.
+WITH host_thread AS MATERIALIZED (
+    SELECT (trace_id, pid, tid) AS part, row_number() OVER () AS number
+    FROM thread
+    WHERE tid IS NOT NULL
+),
+
+edge AS MATERIALIZED (
     SELECT
-        e.edge_id, e.source_ns, e.target_ns,
-        (t.trace_id, t.pid, t.tid) AS part,
+        e.edge_id, e.source_ns, e.target_ns, t.trace_id, own.number AS thread,
         e.kind = 'work' AS is_work,
-        if(
-            e.kind NOT IN ('host', 'call', 'work')
-            AND s.tid IS NOT NULL
-            AND (s.trace_id, s.pid, s.tid) <> (t.trace_id, t.pid, t.tid),
-            (s.trace_id, s.pid, s.tid),
-            NULL
-        ) AS other_part,
+        if(e.kind IN ('host', 'call', 'work'), NULL, nullif(other.number, own.number))
+            AS other_thread,
         -- If a synchronization waits for work from before the recording, the graph has no edge for
         -- the wait, so the host's own time is 0.
         if(
@@ -33,10 +34,11 @@ WITH edge AS MATERIALIZED (
         ) AS own_ns
     FROM graph_edge AS e
     INNER JOIN graph_span AS t ON e.target_node // 2 = t.span_id
+    INNER JOIN host_thread AS own ON (t.trace_id, t.pid, t.tid) = own.part
     LEFT JOIN graph_span AS s ON e.source_node // 2 = s.span_id
+    LEFT JOIN host_thread AS other ON (s.trace_id, s.pid, s.tid) = other.part
     WHERE
-        t.tid IS NOT NULL
-        AND e.target_node > 0
+        e.target_node > 0
         AND (
             e.kind IN ('host', 'call', 'thread', 'spawn', 'posted_wait', 'long_launch')
             OR (e.kind = 'work' AND t.device = 'cpu')
@@ -45,7 +47,7 @@ WITH edge AS MATERIALIZED (
 
 boundary AS (
     SELECT
-        (e.trace_id, e.pid, e.tid) AS part,
+        t.number AS thread,
         unnest([e.ts_ns, e.ts_ns + e.dur_ns]) + c.shift_ns AS at_ns,
         is_op(e.category) AS is_op,
         is_launch_call(e.category) AS is_call,
@@ -54,18 +56,16 @@ boundary AS (
         is_python_call(e.category) AS is_python
     FROM event AS e
     INNER JOIN graph_clock AS c USING (trace_id)
+    INNER JOIN host_thread AS t ON (e.trace_id, e.pid, e.tid) = t.part
     WHERE
-        e.tid IS NOT NULL
-        AND (
-            is_op(e.category)
-            OR is_annotation(e.category)
-            OR is_python_call(e.category)
-            OR is_launch_call(e.category)
-        )
+        is_op(e.category)
+        OR is_annotation(e.category)
+        OR is_python_call(e.category)
+        OR is_launch_call(e.category)
 ),
 
 host_time AS (
-    SELECT (part)[1] AS part, edge_id AS id, source_ns AS start_ns, target_ns AS end_ns
+    SELECT trace_id AS part, edge_id AS id, source_ns AS start_ns, target_ns AS end_ns
     FROM edge
     WHERE NOT is_work AND source_ns < target_ns
 ),
@@ -78,24 +78,24 @@ pause AS (
 
 time_point AS MATERIALIZED (
     SELECT
-        part, at_ns,
+        thread, at_ns,
         sum(count(*) FILTER (WHERE is_op)) OVER until_then AS ops,
         sum(count(*) FILTER (WHERE is_call)) OVER until_then AS calls,
         sum(count(*) FILTER (WHERE is_range AND NOT is_own)) OVER until_then AS ranges,
         sum(count(*) FILTER (WHERE is_range AND is_own)) OVER until_then AS own_ranges,
         sum(count(*) FILTER (WHERE is_python)) OVER until_then AS pythons
     FROM boundary
-    GROUP BY part, at_ns
-    WINDOW until_then AS (PARTITION BY part ORDER BY at_ns)
+    GROUP BY thread, at_ns
+    WINDOW until_then AS (PARTITION BY thread ORDER BY at_ns)
 ),
 
 counted AS (
-    SELECT edge_id, part, source_ns, target_ns
+    SELECT edge_id, thread, source_ns, target_ns
     FROM edge
     UNION ALL
-    SELECT edge_id, other_part AS part, source_ns, target_ns
+    SELECT edge_id, other_thread AS thread, source_ns, target_ns
     FROM edge
-    WHERE other_part IS NOT NULL
+    WHERE other_thread IS NOT NULL
 ),
 
 in_edge AS (
@@ -107,31 +107,32 @@ in_edge AS (
         sum(z.own_ranges - coalesce(a.own_ranges, 0)) / 2 AS own_range_count,
         sum(z.pythons - coalesce(a.pythons, 0)) / 2 AS python_count
     FROM counted AS c
-    ASOF INNER JOIN time_point AS z ON c.part = z.part AND c.target_ns >= z.at_ns
-    ASOF LEFT JOIN time_point AS a ON c.part = a.part AND c.source_ns >= a.at_ns
+    ASOF INNER JOIN time_point AS z ON c.thread = z.thread AND c.target_ns >= z.at_ns
+    ASOF LEFT JOIN time_point AS a ON c.thread = a.thread AND c.source_ns >= a.at_ns
     GROUP BY c.edge_id
 ),
 
 speed AS (
     SELECT
-        (s.trace_id, s.pid, s.tid) AS part,
+        t.number AS thread,
         s.ts_ns + c.shift_ns AS at_ns,
         s.ratio,
-        lead(at_ns) OVER thread AS next_ns,
-        lead(s.ratio) OVER thread AS next_ratio,
-        first_value(s.ratio) OVER thread AS first_ratio
+        lead(at_ns) OVER samples AS next_ns,
+        lead(s.ratio) OVER samples AS next_ratio,
+        first_value(s.ratio) OVER samples AS first_ratio
     FROM host_speed AS s
     INNER JOIN graph_clock AS c USING (trace_id)
-    WINDOW thread AS (PARTITION BY s.trace_id, s.pid, s.tid ORDER BY s.ts_ns)
+    INNER JOIN host_thread AS t ON (s.trace_id, s.pid, s.tid) = t.part
+    WINDOW samples AS (PARTITION BY t.number ORDER BY s.ts_ns)
 ),
 
 of_thread AS (
-    SELECT DISTINCT part, first_ratio
+    SELECT DISTINCT thread, first_ratio
     FROM speed
 ),
 
 dispatching AS (
-    SELECT DISTINCT part
+    SELECT DISTINCT thread
     FROM time_point
     WHERE ops > 0
 ),
@@ -159,12 +160,12 @@ SELECT
         ),
         s.ratio, f.first_ratio, o.ratio
     )) AS ratio,
-    CASE WHEN f.part IS NOT NULL THEN TRUE WHEN d.part IS NOT NULL THEN FALSE END AS is_paired
+    CASE WHEN f.thread IS NOT NULL THEN TRUE WHEN d.thread IS NOT NULL THEN FALSE END AS is_paired
 FROM edge AS e
 LEFT JOIN in_edge AS i USING (edge_id)
 LEFT JOIN interval_overlap('host_time', 'pause') AS u ON e.edge_id = u.id
-ASOF LEFT JOIN speed AS s ON e.part = s.part AND (e.source_ns + e.target_ns) // 2 >= s.at_ns
-LEFT JOIN of_thread AS f ON e.part = f.part
-LEFT JOIN dispatching AS d ON e.part = d.part
-LEFT JOIN of_trace AS o ON (e.part)[1] = o.trace_id
+ASOF LEFT JOIN speed AS s ON e.thread = s.thread AND (e.source_ns + e.target_ns) // 2 >= s.at_ns
+LEFT JOIN of_thread AS f ON e.thread = f.thread
+LEFT JOIN dispatching AS d ON e.thread = d.thread
+LEFT JOIN of_trace AS o ON e.trace_id = o.trace_id
 ORDER BY e.edge_id

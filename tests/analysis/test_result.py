@@ -75,6 +75,9 @@ def test_arrow_keeps_types_and_digits(result):
     table = result.to_arrow()
     assert [str(field.type) for field in table.schema] == ["int32", "int64", "string"]
     assert table.column("idle_ns").to_pylist() == [INT64_MAX, None, -1]
+    values = [2**128 - 1, None, -(2**127)]
+    wide = Result("x", (Column("sum", "HUGEINT"),), [(value,) for value in values]).to_arrow()
+    assert wide.column("sum").to_pylist() == values
 
 
 @pytest.mark.parametrize("library", ["polars", "pandas", "pyarrow"])

@@ -17,6 +17,7 @@ from tracekit.checking.measured import Measured
 from tracekit.checking.report import Report, annotation_lines, junit_text
 from tracekit.checking.rules import load_rules, parse_rule
 from tracekit.errors import UsageError
+from tracekit.prediction.advising import NOTHING_OF_LOAD
 
 SAMPLE = REPO / "sample_traces" / "pretrain_Naive"
 
@@ -245,6 +246,14 @@ def test_the_command_as_a_ci_runs_it(cli, tmp_path):
 
 SAMPLES = REPO / "sample_traces"
 SERVED = SAMPLES / "serve_vllm"
+
+
+def test_advice_on_requests_alone_decides_nothing(cli, tmp_path):
+    for name in ("run.json", "requests.jsonl"):
+        (tmp_path / name).write_bytes((SERVED / name).read_bytes())
+    assert cli("check", tmp_path, "--rule", "advice <= 5%").exit_code == 7
+    advised = cli("advise", tmp_path)
+    assert (advised.exit_code, advised.stdout) == (0, f"{NOTHING_OF_LOAD}\n")
 
 
 @pytest.mark.nightly("reads two complete runs")

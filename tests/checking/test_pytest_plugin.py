@@ -14,7 +14,9 @@ pytest.importorskip("torch")
 PAGE = REPO / "docs" / "how-to" / "ci.md"
 
 OTHERS = """
+import pytest
 import torch
+import tracekit
 
 MODEL = torch.nn.Linear(8, 8)
 
@@ -35,6 +37,10 @@ def test_is_as_it_was(tracekit_profile):
     run = profiled(tracekit_profile, relative, against="step", baselines="kept")
     assert (run.report is None) == SAVES
     assert (run.folder / "run.json").is_file()
+
+def test_has_a_typo(tracekit_profile):
+    with pytest.raises(tracekit.UsageError, match="oops"):
+        profiled(tracekit_profile, "mfu >= 0.4", inconclusive="oops")
 
 def test_obeys_the_project(tracekit_profile):
     run = profiled(tracekit_profile, None)
@@ -65,7 +71,7 @@ def test_the_fixture(tmp_path):
     (tmp_path / "test_others.py").write_text(f"SAVES = True\n{OTHERS}")
     exit_code, output, cases = run_pytest(eager, tmp_path, "--tracekit-save")
     assert exit_code == 1, output
-    assert "1 failed, 3 passed, 1 skipped" in output
+    assert "1 failed, 4 passed, 1 skipped" in output
     failed = cases["test_fails"].find("failure")
     assert "failed: few: " in (failed.text or "")
     skipped = cases["test_is_open"].find("skipped")

@@ -235,6 +235,8 @@ def test_steps_after_the_profiled_ones_are_timed(loop, tmp_path, after_count):
 
 
 def test_wrong_arguments(loop, tmp_path):
+    with pytest.raises(UsageError, match="Module"):
+        collect(model=None, out=tmp_path / "run")
     with pytest.raises(UsageError, match="steps"):
         collect(model=loop.model, out=tmp_path / "run", steps=0)
     with pytest.raises(UsageError):

@@ -135,3 +135,10 @@ def test_every_kind_of_change_has_an_example(cli):
     assert (done.exit_code, done.stdout) == (2, "")
     for example in EXAMPLES:
         assert f"\n{example}  " in f"\n{done.stderr}"
+
+
+def test_changes_that_are_not_texts_are_refused(tiny_trace):
+    with tracekit.open(tiny_trace(work(0, 5, 100, 1)), cache=False) as trace:
+        for changes in ((), (["host x0.5"],), (None,)):
+            with pytest.raises(UsageError):
+                trace.predict(*changes)

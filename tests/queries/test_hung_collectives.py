@@ -4,6 +4,7 @@ import json
 import pickle
 
 import pytest
+from traces_by_hand import kernel
 
 import tracekit
 
@@ -134,6 +135,18 @@ def test_who_hangs(case, tmp_path):
         rows = run.query("hung_collectives").to_dicts()
     names = ("seq", "problem", "missing_ranks", "waiting_ranks", "finished_ranks", "undumped_ranks")
     assert [tuple(row[name] for name in names) for row in rows] == wanted
+
+
+def test_profiler_traces_are_not_dumps(tmp_path):
+    dump = {"pg_config": ALL, "entries": [call(0, 1, state="started")]}
+    (tmp_path / "nccl_trace_rank_0").write_bytes(pickle.dumps(dump, protocol=2))
+    recorded = {"distributedInfo": {"rank": 1}, "traceEvents": [kernel("k", 0, 9)]}
+    (tmp_path / "rank1.json").write_text(json.dumps(recorded))
+    with tracekit.open(str(tmp_path / "*"), cache=False) as run:
+        ((problem, missing, undumped),) = run.sql(
+            "SELECT problem, missing_ranks, undumped_ranks FROM hung_collectives()"
+        )
+    assert (problem, missing, undumped) == ("unfinished", None, "1, 2")
 
 
 def test_dumps_as_json_have_lines_and_sizes(tmp_path):

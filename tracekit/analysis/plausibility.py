@@ -31,7 +31,7 @@ SELECT
     bool_or(starts_with(name, 'hip')) AS has_hip,
     bool_or(contains(name, 'mps') OR starts_with(name, 'npu::') OR starts_with(name, 'hpu::'))
         AS has_special,
-    min(ts_ns) FILTER (ts_ns <> 0) AS first_ns,
+    min(ts_ns) FILTER (ts_ns <> 0 OR dur_ns > 0) AS first_ns,
     min(ts_ns) FILTER (ts_ns > 0) AS first_positive_ns,
     max(ts_ns) AS last_ns,
     max(ts_ns + dur_ns) AS end_ns,

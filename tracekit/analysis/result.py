@@ -142,7 +142,10 @@ class Result(Struct, frozen=True):
         for index, column in enumerate(self.columns):
             kind = _TYPES.get(column.type, _NO_TYPES)[1]
             values = [row[index] for row in self.rows]
-            arrays.append(pa.array(values, type=getattr(pa, kind)() if kind else None))
+            try:
+                arrays.append(pa.array(values, type=getattr(pa, kind)() if kind else None))
+            except OverflowError:  # Arrow infers no type for integers beyond 64 bits.
+                arrays.append(pa.array(values, type=pa.decimal256(39)))
         return pa.Table.from_arrays(arrays, names=list(self.column_names))
 
     def _repr_html_(self) -> str:

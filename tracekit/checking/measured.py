@@ -109,9 +109,10 @@ class Measured(Struct, frozen=True):
 
 def _advice(measured: Measured, match: re.Match[str]) -> Values:
     del match
-    if measured.trace is None:
+    advised = measured.trace.advise() if measured.trace else None
+    if advised is None or not advised.has_trace:
         raise QueryError(f"{measured.label} has no trace, which advice needs")
-    advice = [one for one in measured.trace.advise().advice if one.is_certain]
+    advice = [one for one in advised.advice if one.is_certain]
     gains = [one.prediction.gain_pct or 0.0 for one in advice] or [0.0]
     rule = advice[0].candidate.rule if advice else "nothing"
     return Values(gains, False, "pct", is_exact=True, rests_on=f"largest: {rule}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 import pytest
 
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from tracekit.trace import Trace
 
 _SAVE = "--tracekit-save"
+
+WhenOpen = Literal["skip", "pass", "fail"]
+"""Outcome of a test whose rules are inconclusive."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -66,7 +69,7 @@ class StepProfiler:
         rules: Sequence[str] | Mapping[str, str] | None = None,
         against: str | Path | None = None,
         baselines: str | Path | None = None,
-        inconclusive: Literal["skip", "pass", "fail"] | None = None,
+        inconclusive: WhenOpen | None = None,
     ) -> ProfiledRun:
         """Profile steps, and check rules as `tracekit check` does.
 
@@ -86,7 +89,7 @@ class StepProfiler:
             inconclusive: outcome of the test if the rules are inconclusive; skipped by default.
 
         Raises:
-            UsageError: a rule is invalid or has an unknown target.
+            UsageError: an argument or a rule is invalid, or a rule has an unknown target.
             TracekitError: the run cannot be recorded or read.
         """
         __tracebackhide__ = True
@@ -94,6 +97,9 @@ class StepProfiler:
         from tracekit.checking.baseline import save
         from tracekit.checking.checking import check, make_baseline
 
+        if inconclusive not in (None, *get_args(WhenOpen)):
+            expected = ", ".join(get_args(WhenOpen))
+            raise tracekit.UsageError(f"inconclusive is {inconclusive!r}, expected {expected}")
         parsed, settings = self._rules(rules)
         against = against or settings.against
         held_in = self._place(baselines or settings.baselines)

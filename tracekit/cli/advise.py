@@ -83,12 +83,12 @@ def command(
     if rule is not None and against is None and not is_tried:
         raise UsageError("--rule needs --against or --try")
     with open_traces(traces, reading) as trace:
+        advised = trace.advise(is_recorded=is_recorded)
         if not trace.sql("SELECT 1 FROM request LIMIT 1") and not trace.query("timeline"):
             raise QueryError(
                 "the trace has no kernels or copies to advise on",
                 hint="tracekit breakdown shows what is missing, and why",
             )
-        advised = trace.advise(is_recorded=is_recorded)
         if against is None and not is_tried:
             if format_name == "table":
                 from tracekit.render._console import make_console
@@ -199,14 +199,7 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
         width: width of the terminal in columns. Commands are never wrapped.
         full: include all evidence and assumptions, undecided changes, and unknown gains.
     """
-    from tracekit.prediction.advising import (
-        GAIN_UNKNOWN,
-        NOTHING,
-        NOTHING_KNOWN,
-        UP_TO,
-        gain_text,
-        recording_text,
-    )
+    from tracekit.prediction.advising import GAIN_UNKNOWN, UP_TO, gain_text, recording_text
     from tracekit.render._text import printable
 
     rows = advised.as_result().to_dicts()
@@ -224,8 +217,8 @@ def advice_lines(advised: Advised, traces: str, width: int, *, full: bool = Fals
             unclear.append(f"{gain_text(row)}: {one.candidate.place}")
     if any(row["is_upper_bound"] for row in rows):
         lines.append(_wrapped("", UP_TO, width))
-    if not advised.advice:
-        lines.append(NOTHING_KNOWN if advised.undecided else NOTHING)
+    if advised.reason is not None:
+        lines.append(advised.reason)
     lines += _joint(advised)
     if unclear:
         lines.append(_wrapped("Uncertain: ", "; ".join(unclear), width, indent=2))

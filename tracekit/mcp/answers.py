@@ -200,19 +200,15 @@ class Tools(Struct, frozen=True):
                 if predicted.reason is not None:
                     lines.append(f"no prediction: {printable(predicted.reason)}")
                 return brief(predicted.as_result(), before=lines, budget=max_tokens)
-            from tracekit.prediction.advising import NOTHING, NOTHING_KNOWN
-
             advised = opened.advise()
         undecided = _table(
             "not known",
             ("rule", "what", "reason", "remedy"),
             [(one.rule, one.what, why, one.remedy) for one, why in advised.undecided],
         )
-        step = (
+        step = advised.reason or (
             "next: advise(trace, changes=[parts of change, split at '; ']) predicts other changes"
         )
-        if not advised.advice:
-            step = NOTHING_KNOWN if advised.undecided else NOTHING
         tables = {"advise": advised.as_result(), "not known": undecided}
         return brief(tables, before=[step], budget=max_tokens)
 

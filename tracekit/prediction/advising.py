@@ -42,6 +42,7 @@ MIN_GAIN = 0.01
 """Minimum listed gain as a share of a step. Intervals are at least this wide."""
 
 NOTHING = "no change above 1 % found"
+NOTHING_OF_LOAD = "no change of the load above 1 % found; other changes need a trace"
 NOTHING_KNOWN = "no change has a predicted gain above 1 %"
 
 UP_TO = "Up to: the profiler slows the CPU by an unknown factor. The unprofiled run gains less."
@@ -134,6 +135,7 @@ class Advised(ShownAsTable, Struct, frozen=True):
         advice: all advice, certain and uncertain, largest gain first.
         undecided: candidates whose gain is unknown, each with the reason.
         run_step: the recorded and the unprofiled step; None without an estimate.
+        has_trace: whether the run has a trace, not only requests.
     """
 
     shown = ("what", "where", "remedy", "gain_ns", "gain_pct", "low_pct", "high_pct")
@@ -143,6 +145,16 @@ class Advised(ShownAsTable, Struct, frozen=True):
     advice: tuple[Advice, ...]
     undecided: tuple[tuple[Candidate, str], ...]
     run_step: RunStep | None = None
+    has_trace: bool = True
+
+    @property
+    def reason(self) -> str | None:
+        """Why there is no advice, or None."""
+        if self.advice:
+            return None
+        if self.undecided:
+            return NOTHING_KNOWN
+        return NOTHING if self.has_trace else NOTHING_OF_LOAD
 
     def as_result(self) -> Result:
         texts = ("rule", "figure", "what", "where", "change", "remedy", "evidence", "rests_on")
@@ -211,12 +223,13 @@ def advise(
     rules: Iterable[tuple[str, Callable[[], Result]]],
     predictor: Callable[[], Predictor],
     load_predictor: Callable[[], LoadPredictor],
-    window_ns: int,
+    window_ns: int | None,
 ) -> Advised:
     """Return the advice for a run, largest gain first.
 
-    Candidates that cost less than 1 % of the longest device window, `window_ns`, are omitted. The
-    replay and the simulation of a load are created only if needed.
+    Candidates that cost less than 1 % of the longest device window, `window_ns`, are omitted.
+    Without a trace, `window_ns` is None. The replay and the simulation of a load are created only
+    if needed.
     """
     candidates = [
         Candidate(
@@ -233,13 +246,13 @@ def advise(
     of_load = _of_load(loads, load_predictor, undecided)
 
     def counts(one: Candidate) -> bool:
-        return one.cost_ns is None or one.cost_ns >= MIN_GAIN * window_ns
+        return one.cost_ns is None or one.cost_ns >= MIN_GAIN * (window_ns or 0)
 
     candidates = [one for one in candidates if counts(one)]
     undecided = [(one, why) for one, why in undecided if why != GAIN_UNKNOWN or counts(one)]
     undecided.sort(key=lambda pair: -math.inf if pair[0].cost_ns is None else -pair[0].cost_ns)
     if not candidates:
-        return Advised(0, 0, of_load, tuple(undecided))
+        return Advised(0, 0, of_load, tuple(undecided), has_trace=window_ns is not None)
     replay = predictor()
     candidates.sort(key=lambda one: -(one.cost_ns or replay.before_ns))
     candidates = [*candidates[:MAX_CANDIDATES], *_combined_changes(candidates)]

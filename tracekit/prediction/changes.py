@@ -161,6 +161,8 @@ class Change(Struct, frozen=True):
 
 
 def parse_change(text: str) -> Change:
+    if not isinstance(text, str):
+        raise UsageError(f"a change is {text!r:.80}, expected a string", hint=_HINT)
     words = text.split()
     rest = " ".join(words)
     if sized := _SIZE.fullmatch(rest):

@@ -240,7 +240,7 @@ class Contention:
         rows = [
             row
             for row in run_analysis(edges.connection, contention, {}).to_dicts()
-            if row["slope_pct"] > 0 and min(row["kernel_count"], row["alone_count"]) >= _MIN_WORK
+            if min(row["kernel_count"], row["alone_count"]) >= _MIN_WORK and row["slope_pct"] > 0
         ]
         if not rows:
             return
@@ -601,6 +601,8 @@ def predict(
 
     Raises a UsageError if a text is not a change, or if changes of a load are mixed with others.
     """
+    if not changes:
+        raise UsageError("no change to predict", hint="tracekit predict TRACE lists examples")
     parsed = [parse_change(text) for text in changes]
     if not any(change.keyword in SERVING for change in parsed):
         return predictor().predict(changes, timeline)
