@@ -5,7 +5,6 @@ import os
 from pathlib import Path
 
 import pytest
-from cases_as_ranks import opened_as_ranks
 from every_trace import MADE_UP
 
 import tracekit
@@ -109,20 +108,6 @@ def test_ranks_of_a_run(tiny_trace):
         classes = trace.query("kernel_classes").to_dicts()
         assert [row["kernel_ns"] for row in classes] == [1000, 2000, 3000, 4000]
         assert [row["wall_pct"] for row in classes] == [100.0] * 4
-
-
-def test_events_without_device_and_process(tmp_path):
-    devices = [kernel(), {**kernel(5), "args": {"device": 1, "stream": 7}}]
-    nothing = [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": 2}]
-    with opened_as_ranks(tmp_path, [devices, nothing]) as trace:
-        rows = trace.query("timeline").to_dicts()
-        kernel_ns = {r["rank"]: r["kernel_ns"] for r in trace.query("kernel_classes").to_dicts()}
-    assert [(r["rank"], r["device"], r["window_ns"], r["idle_ns"]) for r in rows] == [
-        (0, "0", 1000, 0),
-        (0, "1", 1000, 0),
-        (1, "unknown", 2000, 0),
-    ]
-    assert (rows[2]["busy_ns"], rows[2]["event_count"], kernel_ns[1]) == (2000, 1, 2000)
 
 
 @pytest.fixture

@@ -497,7 +497,7 @@ class Trace:
         ((count,),) = self._connection.execute("SELECT count(*) FROM trace").fetchall()
         return int(count)
 
-    def _with_health_of_run(self, of_traces: Result | None, of_run: Result | None = None) -> Result:
+    def _with_health_of_run(self, of_traces: Result | None) -> Result:
         """Return the data-quality checks of traces, followed by the checks of the manifest."""
         from tracekit.analysis.catalog import load_catalog
         from tracekit.analysis.result import Column, Result
@@ -507,8 +507,7 @@ class Trace:
         if len(self._contents.runs) > 1 and not self._contents.has_traces:
             raise several(HEALTH, self._contents.runs)
         catalog = load_catalog()
-        if of_run is None:
-            of_run = self._answer(catalog.analysis(RUN_HEALTH), {})
+        of_run = self._answer(catalog.analysis(RUN_HEALTH), {})
         columns = tuple(Column(c.name, c.type) for c in catalog.analysis(HEALTH).columns)
         before = [] if of_traces is None else of_traces.rows
         return Result(HEALTH, columns, before + [(None, *row[1:]) for row in of_run])

@@ -49,7 +49,7 @@ SELECT
     'tracekit query idle_gaps TRACE --cause allocator' AS evidence
 FROM calls
 HAVING sum(wait_ns) > 0
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format(
         'The allocator reserves {1:.1f} of {0:.1f} GB of GPU memory, and {2:.1f} GB of that '
@@ -57,8 +57,6 @@ SELECT
         unused_bytes / 1e9
     ) AS what,
     'fragmented GPU memory' AS place,
-    NULL AS change,
-    NULL AS cost_ns,
     'Record a second run with PYTORCH_ALLOC_CONF=expandable_segments:True and the larger batch '
     || 'that then fits' AS remedy,
     'tracekit query memory TRACE' AS evidence

@@ -50,7 +50,13 @@ sections AS (
 
 pieces AS (
     SELECT
-        module, max(product) AS product,
+        module,
+        -- Rolled-up paths lack module numbers, so let each part of the path match any number.
+        if(
+            module IS NULL, ' phase=*',
+            format(' module={}*', replace(chosen_name(module), '/', '*/'))
+        ) AS term,
+        max(product) AS product,
         sum(softmax_count) AS softmax_count,
         sum(work_count) AS work_count,
         sum(work_ns)::BIGINT AS work_ns
@@ -62,17 +68,6 @@ pieces AS (
         AND is_before_batched
         AND (module IS NULL OR (module = product_module AND module = next_module))
     GROUP BY module
-),
-
-chosen AS (
-    -- Rolled-up paths lack module numbers, so let each part of the path match any number.
-    SELECT
-        *,
-        if(
-            module IS NULL, ' phase=*',
-            format(' module={}*', replace(chosen_name(module), '/', '*/'))
-        ) AS term
-    FROM pieces
 )
 
 SELECT
@@ -86,7 +81,7 @@ SELECT
     'Use torch.nn.functional.scaled_dot_product_attention, attn_implementation="sdpa", or '
     || '"flash_attention_2" (tracekit collect: add F to --opt)' AS remedy,
     'tracekit query ops TRACE' AS evidence
-FROM chosen
+FROM pieces
 WHERE work_ns > 0
 ORDER BY work_ns DESC, module
 LIMIT 3

@@ -8,8 +8,8 @@
 WITH copy AS (
     SELECT
         a.phase, a.dur_ns,
-        json_extract_string(e.args, '$."Input type"[0]') AS target_type,
-        json_extract_string(e.args, '$."Input type"[1]') AS source_type
+        list_sort(json_extract_string(e.args, ['$."Input type"[0]', '$."Input type"[1]']))
+        IN (['c10::BFloat16', 'float'], ['c10::Half', 'float']) AS is_cast
     FROM attributed_events AS a
     INNER JOIN record AS e ON a.trace_id = e.trace_id AND a.op_id = e.event_id
     WHERE a.device <> 'cpu' AND a.op_name = 'aten::copy_' AND a.phase IN ('forward', 'backward')
@@ -21,13 +21,7 @@ phases AS (
         sum(dur_ns) AS copy_ns,
         count(*) FILTER (is_cast) AS cast_count,
         coalesce(sum(dur_ns) FILTER (is_cast), 0)::BIGINT AS cast_ns
-    FROM (
-        SELECT
-            *,
-            list_sort([target_type, source_type])
-            IN (['c10::BFloat16', 'float'], ['c10::Half', 'float']) AS is_cast
-        FROM copy
-    ) AS typed
+    FROM copy
     GROUP BY phase
     HAVING cast_ns > 0
 )

@@ -6,11 +6,9 @@
 -- Scope:    run
 -- Input:    group_transfers
 
-WITH slow AS (FROM group_transfers WHERE is_outlier),
-
 -- The change selects transfers by class and group, or by rank for send/receive pairs, so sum over
 -- all selected transfers.
-chosen AS (
+WITH chosen AS (
     SELECT
         class, pg_name, transfer_ns,
         unnest(if(sender_rank IS NULL AND pg_name IS NOT NULL, [NULL], ranks)) AS rank,
@@ -50,6 +48,7 @@ SELECT
     'Check the cable, the card, and other users of the link. NCCL_DEBUG=INFO shows the '
     || 'transport; nvidia-smi topo -m and ibstat show the links.' AS remedy,
     'tracekit query stragglers TRACE' AS evidence
-FROM slow
+FROM group_transfers
+WHERE is_outlier
 ORDER BY excess_ns DESC, class, ranks
 LIMIT 1

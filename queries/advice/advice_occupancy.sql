@@ -4,18 +4,13 @@
 -- Kind:     advice
 -- Scope:    run
 
-WITH long_one AS (
-    SELECT trace_id, event_id, name, dur_ns
-    FROM device_events
-    WHERE category = 'kernel' AND kind = 'compute' AND dur_ns >= 20_000
-),
-
-sized AS (
+WITH sized AS (
     SELECT
-        l.name, l.dur_ns,
+        d.name, d.dur_ns,
         TRY_CAST(e.args ->> '$."blocks per SM"' AS DOUBLE) AS block_share
-    FROM long_one AS l
+    FROM device_events AS d
     INNER JOIN event AS e USING (trace_id, event_id)
+    WHERE d.category = 'kernel' AND d.kind = 'compute' AND d.dur_ns >= 20_000
 ),
 
 kernels AS (

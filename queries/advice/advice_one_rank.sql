@@ -6,27 +6,10 @@
 -- Scope:    run
 -- Input:    trace WHERE world_size = 1
 
-WITH ranks AS (
-    SELECT count(DISTINCT rank) AS rank_count, max(world_size) AS world_size FROM trace
-),
-
-ranges AS (
+WITH hook AS (
     SELECT count(*) AS range_count, sum(dur_ns)::BIGINT AS range_ns
     FROM annotations
     WHERE starts_with(name, 'FSDP::')
-),
-
-work AS (
-    SELECT sum(dur_ns)::BIGINT AS work_ns
-    FROM attributed_events
-    WHERE starts_with(op_name, 'fsdp::')
-),
-
-hooked AS (
-    SELECT
-        EXISTS (FROM run WHERE engine = 'deepspeed' AND regexp_matches(opt, '\bZ[123]'))
-        OR EXISTS (FROM event WHERE is_op(category) AND contains(name, 'PreBackwardFunction'))
-            AS is_deepspeed
 )
 
 SELECT
@@ -35,7 +18,12 @@ SELECT
         format(
             'FSDP runs on one rank: {:,} hooks take {} of CPU time, and FSDP copies take {} of '
             || 'GPU time',
-            range_count, in_ms(range_ns), in_ms(coalesce(work_ns, 0))
+            range_count, in_ms(range_ns),
+            (
+                SELECT in_ms(coalesce(sum(dur_ns), 0))
+                FROM attributed_events
+                WHERE starts_with(op_name, 'fsdp::')
+            )
         ),
         'DeepSpeed shards with ZeRO on one rank'
     ) AS what,
@@ -46,5 +34,11 @@ SELECT
     || 'DistributedDataParallel training needs no gathers and no sharding hooks'
     || if(range_count > 0, '', '. Record a second run to measure the effect') AS remedy,
     'tracekit sql TRACE "FROM annotations"' AS evidence
-FROM ranks, ranges, work, hooked
-WHERE world_size = 1 AND rank_count = 1 AND (range_count > 0 OR is_deepspeed)
+FROM hook
+WHERE
+    (SELECT max(world_size) = 1 AND count(DISTINCT rank) = 1 FROM trace)
+    AND (
+        range_count > 0
+        OR EXISTS (FROM run WHERE engine = 'deepspeed' AND regexp_matches(opt, '\bZ[123]'))
+        OR EXISTS (FROM event WHERE is_op(category) AND contains(name, 'PreBackwardFunction'))
+    )

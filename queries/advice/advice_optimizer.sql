@@ -50,20 +50,14 @@ factor AS (
         *,
         if(is_adam, if(is_cpu, 0.35, 0.55), 0.63) AS fused,
         (0.1 * short_ns + fused * (work_ns - short_ns)) / work_ns AS remaining,
-        (0.1 * short_ns + if(is_adam, 0.35, 0.63) * (work_ns - short_ns)) / work_ns AS least
-    FROM work, named, idle
-),
-
-changed AS (
-    SELECT
-        *,
+        (0.1 * short_ns + if(is_adam, 0.35, 0.63) * (work_ns - short_ns)) / work_ns AS least,
         CASE
             WHEN is_cpu AND has_range THEN 'range=Optimizer.step#* x{0:.3f}-{1:.3f}'
             WHEN has_range
                 THEN 'module=(optimizer) x{0:.3f}-{1:.3f}; range=Optimizer.step#* x0.02-0.1'
             ELSE 'module=(optimizer) x{0:.3f}-{1:.3f}'
         END AS form
-    FROM factor
+    FROM work, named, idle
 )
 
 SELECT
@@ -94,7 +88,7 @@ SELECT
         ELSE format('Use torch.optim.{}(..., fused=True)', coalesce(optimizer, 'SGD'))
     END AS remedy,
     'tracekit pivot TRACE --rows op --where "phase = ''optimizer''"' AS evidence
-FROM changed
+FROM factor
 WHERE
     work_count > 20
     AND fused_count * 2 < work_count

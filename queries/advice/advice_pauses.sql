@@ -61,8 +61,7 @@ SELECT
         )
     ) AS what,
     at_rank(rank, 'host stall') AS place,
-    'pauses' || if((SELECT count(*) FROM trace) > 1, coalesce(format(' rank={}', rank), ''), '')
-    || ' remove' AS change,
+    'pauses' || rank_term(rank) || ' remove' AS change,
     pause_ns AS cost_ns,
     'Remove the sleep, I/O, or computation there, or move it to another thread or process. '
     || 'Record with with_stack=True to see the Python lines.' AS remedy,

@@ -7,23 +7,19 @@
 
 WITH products AS (
     SELECT
-        a.trace_id, a.op_name,
+        a.op_name,
         json_extract_string(e.args, '$."Input type"[0]') AS dtype,
         count(*) FILTER (a.piece = 0) AS work_count,
         bool_or(NOT regexp_matches(a.name, '(?i)tf32|s1688')) AS is_full,
         sum(a.dur_ns)::BIGINT AS work_ns
     FROM attributed_events AS a
     INNER JOIN record AS e ON a.trace_id = e.trace_id AND a.op_id = e.event_id
-    WHERE is_gemm(a.class) OR is_conv(a.class)
-    GROUP BY ALL
-),
-
-summed AS (
-    SELECT
-        dtype, op_name, sum(work_count) AS work_count, bool_or(is_full) AS is_full,
-        sum(work_ns)::BIGINT AS work_ns
-    FROM products
-    WHERE dtype = 'double' OR (dtype = 'float' AND trace_id IN (SELECT trace_id FROM device_peak))
+    WHERE
+        (is_gemm(a.class) OR is_conv(a.class))
+        AND (
+            dtype = 'double'
+            OR (dtype = 'float' AND a.trace_id IN (SELECT trace_id FROM device_peak))
+        )
     GROUP BY ALL
 ),
 
@@ -36,7 +32,7 @@ typed AS (
             format('class=gemm op={} x0.5', chosen_name(op_name)),
             '; ' ORDER BY work_ns DESC, op_name
         ) AS halved
-    FROM summed
+    FROM products
     GROUP BY dtype
 )
 

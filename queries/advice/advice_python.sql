@@ -36,23 +36,15 @@ named AS MATERIALIZED (
         )
 ),
 
-around AS MATERIALIZED (
-    SELECT m.id, m.trace_id, m.device, m.idle_ns, n.name
+largest AS MATERIALIZED (
+    SELECT m.trace_id, m.device, n.name, sum(m.idle_ns)::BIGINT AS idle_ns
     FROM interval_innermost('time_points', 'named') AS i
     INNER JOIN time_points AS m USING (id)
     INNER JOIN named AS n ON m.trace_id = n.trace_id AND i.span_id = n.id
     WHERE NOT contains(n.name, 'sched_yield')
-),
-
-candidate AS (
-    SELECT trace_id, device, name, sum(idle_ns)::BIGINT AS idle_ns
-    FROM around
     GROUP BY ALL
-),
-
-largest AS MATERIALIZED (
-    SELECT * FROM candidate
-    QUALIFY row_number() OVER (ORDER BY idle_ns DESC, name, trace_id) <= 12
+    ORDER BY idle_ns DESC, n.name, m.trace_id
+    LIMIT 12
 ),
 
 called AS MATERIALIZED (
@@ -89,9 +81,7 @@ SELECT
         count_of(t.call_count, 'call'), l.name
     ) AS what,
     at_rank(r.rank, 'GPU waits for ' || l.name) AS place,
-    'range=' || chosen_name(l.name)
-    || if(r.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', r.rank))
-    || ' remove' AS change,
+    'range=' || chosen_name(l.name) || rank_term(r.rank) || ' remove' AS change,
     least(l.idle_ns, t.call_ns) AS cost_ns,
     CASE l.name
         -- The profiler's name for gc.collect.

@@ -5,31 +5,7 @@
 -- Kind:     advice
 -- Scope:    run
 
-WITH work AS (
-    SELECT sum(dur_ns)::BIGINT AS work_ns
-    FROM attributed_events
-    WHERE phase = 'recompute'
-),
-
-idle AS (
-    SELECT coalesce(sum(idle_ns), 0)::BIGINT AS idle_ns
-    FROM idle_gap
-    WHERE phase = 'recompute'
-),
-
-reserved AS (
-    -- The host reserves nothing.
-    SELECT nullif(max(total_reserved_bytes), 0) AS reserved_bytes
-    FROM memory
-),
-
-device_memory AS (
-    SELECT min(total_memory_bytes) AS memory_bytes
-    FROM device
-    WHERE total_memory_bytes > 0
-),
-
-passes AS (
+WITH passes AS (
     SELECT a.trace_id, l.ts_ns
     FROM attributed_events AS a
     INNER JOIN launch AS l USING (trace_id, launch_id)
@@ -52,7 +28,16 @@ recomputed_memory AS (
     GROUP BY m.trace_id, m.device, m.step
 ),
 
-needed AS (SELECT max(bytes) - max(peak_bytes) AS needed_bytes FROM recomputed_memory),
+totals AS (
+    SELECT
+        (SELECT sum(dur_ns)::BIGINT FROM attributed_events WHERE phase = 'recompute') AS work_ns,
+        (SELECT coalesce(sum(idle_ns), 0)::BIGINT FROM idle_gap WHERE phase = 'recompute')
+            AS idle_ns,
+        -- The host reserves nothing.
+        (SELECT nullif(max(total_reserved_bytes), 0) FROM memory) AS reserved_bytes,
+        (SELECT min(total_memory_bytes) FROM device WHERE total_memory_bytes > 0) AS memory_bytes,
+        (SELECT max(bytes) - max(peak_bytes) FROM recomputed_memory) AS needed_bytes
+),
 
 room AS (
     SELECT
@@ -61,7 +46,7 @@ room AS (
         coalesce(
             least(floor(100 * free_bytes / nullif(needed_bytes, 0)) / 100, 1), 1
         ) AS share
-    FROM work, idle, reserved, device_memory, needed
+    FROM totals
 )
 
 SELECT

@@ -11,55 +11,36 @@ WITH pause AS (
     WHERE is_repeated
 ),
 
-idle AS (
+gap AS (
     SELECT
-        g.trace_id,
-        coalesce(sum(idle_ns) FILTER (cause = 'host_bound' OR reason = 'nothing recorded'), 0)
-        ::BIGINT AS host_ns,
-        count(*) FILTER (reason = 'nothing recorded') AS unrecorded_count,
-        coalesce(sum(idle_ns) FILTER (reason = 'nothing recorded'), 0)::BIGINT AS unrecorded_ns,
-        coalesce(max(idle_ns) FILTER (reason = 'nothing recorded'), 0) AS longest_ns,
-        coalesce(
-            sum(idle_ns) FILTER (
-                cause = 'unknown'
-                AND reason NOT IN ('nothing recorded', 'host clock too coarse')
-            ), 0
-        )::BIGINT AS unknown_ns,
-        coalesce(
-            sum(idle_ns) FILTER (cause = 'not_recorded' AND reason = 'host waited'), 0
-        )::BIGINT AS awaited_ns,
-        coalesce(sum(idle_ns) FILTER (reason = 'host clock too coarse'), 0)::BIGINT AS coarse_ns
+        g.trace_id, g.cause, g.reason, g.idle_ns,
+        g.trace_id IN (SELECT trace_id FROM event WHERE is_python_call(category)) AS has_python
     FROM idle_gap AS g
     -- Recurring host stalls have their own rule, advice_pauses.
     ASOF LEFT JOIN pause AS p ON g.trace_id = p.trace_id AND g.end_ns > p.start_ns
-    WHERE reason IS DISTINCT FROM 'nothing recorded' OR coalesce(p.end_ns <= g.start_ns, TRUE)
-    GROUP BY g.trace_id
+    WHERE g.reason IS DISTINCT FROM 'nothing recorded' OR coalesce(p.end_ns <= g.start_ns, TRUE)
 ),
-
-device_window AS (
-    SELECT trace_id, sum(window_ns)::BIGINT AS window_ns
-    FROM device_windows
-    GROUP BY trace_id
-),
-
-p AS (SELECT trace_id FROM event WHERE is_python_call(category) GROUP BY ALL),
 
 unseen AS (
     SELECT
-        coalesce(sum(i.host_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS host_ns,
-        coalesce(sum(i.unrecorded_ns) FILTER (p.trace_id IS NULL), 0)::BIGINT AS unrecorded_ns,
-        coalesce(sum(i.unrecorded_count) FILTER (p.trace_id IS NULL), 0) AS unrecorded_count,
-        coalesce(max(i.longest_ns) FILTER (p.trace_id IS NULL), 0) AS longest_ns,
-        sum(i.unknown_ns)::BIGINT AS unknown_ns,
-        sum(i.awaited_ns)::BIGINT AS awaited_ns,
-        sum(i.coarse_ns)::BIGINT AS coarse_ns,
-        sum(w.window_ns)::BIGINT AS window_ns,
+        sum(idle_ns) FILTER (
+            NOT has_python AND (cause = 'host_bound' OR reason = 'nothing recorded')
+        ) AS host_ns,
+        count(*) FILTER (NOT has_python AND reason = 'nothing recorded') AS unrecorded_count,
+        sum(idle_ns) FILTER (NOT has_python AND reason = 'nothing recorded') AS unrecorded_ns,
+        max(idle_ns) FILTER (NOT has_python AND reason = 'nothing recorded') AS longest_ns,
+        sum(idle_ns) FILTER (
+            cause = 'unknown' AND reason NOT IN ('nothing recorded', 'host clock too coarse')
+        ) AS unknown_ns,
+        sum(idle_ns) FILTER (cause = 'not_recorded' AND reason = 'host waited') AS awaited_ns,
+        sum(idle_ns) FILTER (reason = 'host clock too coarse') AS coarse_ns,
+        (
+            SELECT sum(window_ns) FROM device_windows WHERE trace_id IN (SELECT trace_id FROM gap)
+        ) AS window_ns,
         if(
             EXISTS (FROM device_windows WHERE device <> 'cpu'), 'The GPU is', 'The devices are'
         ) AS device_word
-    FROM idle AS i
-    INNER JOIN device_window AS w USING (trace_id)
-    LEFT JOIN p USING (trace_id)
+    FROM gap
 ),
 
 ranks AS (SELECT max(world_size) AS world_size, count(DISTINCT rank) AS rank_count FROM trace)
@@ -85,14 +66,13 @@ SELECT
     'tracekit query idle_causes TRACE' AS evidence
 FROM unseen
 WHERE host_ns > 0.05 * window_ns
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format(
         '{} idle for {}{} for a reason that is not recorded', device_word,
         in_ms(unknown_ns), of_ranks()
     ) AS what,
     'before kernels that were launched in time' AS place,
-    NULL AS change,
     mean_ns(unknown_ns) AS cost_ns,
     'Record stream waits with '
     || 'profile(experimental_config=_ExperimentalConfig(enable_cuda_sync_events=True)), and the '
@@ -100,11 +80,10 @@ SELECT
     'tracekit query idle_gaps TRACE' AS evidence
 FROM unseen
 WHERE unknown_ns > 0.05 * window_ns
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format('{} idle for {}{}{}', device_word, in_ms(d.idle_ns), of_ranks(), d.why) AS what,
     'between launches' AS place,
-    NULL AS change,
     mean_ns(d.idle_ns) AS cost_ns,
     d.remedy, d.evidence
 FROM unseen, (
@@ -121,14 +100,12 @@ FROM unseen, (
     )
 ) AS d (idle_ns, why, remedy, evidence)
 WHERE d.idle_ns > 0.05 * window_ns
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format(
         'Waits for other ranks are unknown: the trace has {} of {} ranks', rank_count, world_size
     ) AS what,
     'other ranks' AS place,
-    NULL AS change,
-    NULL AS cost_ns,
     'Open the folder of all ranks to see which rank waits for which' AS remedy,
     'tracekit query trace TRACE' AS evidence
 FROM ranks

@@ -102,30 +102,22 @@ longest AS (
     FROM waits
     WHERE wait_ns > 0
     QUALIFY row_number() OVER (PARTITION BY trace_id, stage ORDER BY wait_ns DESC, name) = 1
-),
-
-chosen AS (
-    SELECT
-        l.*, t.rank,
-        if(
-            l.stage = 'another engine process', NULL,
-            'range=' || chosen_name(l.name)
-            || if(
-                t.rank IS NULL OR (SELECT count(*) FROM trace) = 1, '', format(' rank={}', t.rank)
-            )
-        ) AS range
-    FROM longest AS l
-    INNER JOIN trace AS t USING (trace_id)
 )
 
 SELECT
-    format('The GPU is idle for {} in {} of {}', in_ms(wait_ns), count_of(call_count, 'call'), name)
-        AS what,
-    at_rank(rank, 'GPU waits for ' || stage) AS place,
-    range || ' x0-0.1' AS change,
-    wait_ns AS cost_ns,
-    remedy,
+    format(
+        'The GPU is idle for {} in {} of {}', in_ms(l.wait_ns), count_of(l.call_count, 'call'),
+        l.name
+    ) AS what,
+    at_rank(t.rank, 'GPU waits for ' || l.stage) AS place,
+    if(
+        l.stage = 'another engine process', NULL,
+        'range=' || chosen_name(l.name) || rank_term(t.rank) || ' x0-0.1'
+    ) AS change,
+    l.wait_ns AS cost_ns,
+    l.remedy,
     'tracekit query idle_gaps TRACE' AS evidence
-FROM chosen
+FROM longest AS l
+INNER JOIN trace AS t USING (trace_id)
 ORDER BY cost_ns DESC, place
 LIMIT 4

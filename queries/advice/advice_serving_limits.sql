@@ -50,7 +50,7 @@ SELECT
     'tracekit query requests TRACE' AS evidence
 FROM sent_back
 WHERE call_count > 0
-UNION ALL
+UNION ALL BY NAME
 SELECT
     format(
         '{} of {} prefill steps process {} tokens, the maximum, and the next step continues the '
@@ -59,7 +59,6 @@ SELECT
     ) AS what,
     'split prefill: tokens per step' AS place,
     format('batch tokens={}', 2 * most) AS change,
-    NULL AS cost_ns,
     format(
         'Allow {} tokens per step (vLLM --max-num-batched-tokens, SGLang '
         || '--chunked-prefill-size, LightLLM --chunked_prefill_size, collect --max-batch-tokens)',

@@ -51,27 +51,26 @@ delay AS (
 ),
 
 longest AS (
-    SELECT h.*, r.load_concurrency
-    FROM delay AS h
-    INNER JOIN trace AS t USING (trace_id)
-    LEFT JOIN run AS r USING (run_id)
-    QUALIFY row_number() OVER (ORDER BY h.delay_ns DESC, h.trace_id) = 1
-),
-
-proposed AS (
     SELECT
-        *,
-        read_ns >= 3 * decode_ns AS is_long,
+        h.*, r.load_concurrency,
+        h.read_ns >= 3 * h.decode_ns AS is_long,
         greatest(
-            16, 2 * delayed_count, token_count / 8,
+            16, 2 * h.delayed_count, h.token_count / 8,
             pow(
                 2,
                 round(
-                    log2(token_count * decode_ns / nullif(greatest(read_ns - decode_ns, 0), 0))
+                    log2(
+                        h.token_count * h.decode_ns
+                        / nullif(greatest(h.read_ns - h.decode_ns, 0), 0)
+                    )
                 )
             )
         )::BIGINT AS chunk
-    FROM longest
+    FROM delay AS h
+    INNER JOIN trace AS t USING (trace_id)
+    LEFT JOIN run AS r USING (run_id)
+    ORDER BY h.delay_ns DESC, h.trace_id
+    LIMIT 1
 )
 
 SELECT
@@ -94,7 +93,7 @@ SELECT
         || '--disaggregation-mode). They need more devices, which could instead share the requests.'
     ) AS remedy,
     'tracekit query serving_steps TRACE' AS evidence
-FROM proposed
+FROM longest
 WHERE
     if(
         is_long, delay_ns > 0.05 * all_ns AND chunk <= token_count / 2,

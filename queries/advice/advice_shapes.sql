@@ -20,8 +20,9 @@ WITH ops AS (
 described AS (
     SELECT
         o.*,
-        json_extract(e.args, format('$."Input Dims"[{}]', o.first_matrix)) AS left_dims,
-        json_extract(e.args, format('$."Input Dims"[{}]', o.first_matrix + 1)) AS right_dims
+        json_extract(e.args, format('$."Input Dims"[{}]', o.first_matrix))::JSON[] AS left_dims,
+        json_extract(e.args, format('$."Input Dims"[{}]', o.first_matrix + 1))::JSON[]
+            AS right_dims
     FROM ops AS o
     INNER JOIN record AS e ON o.trace_id = e.trace_id AND o.op_id = e.event_id
     WHERE
@@ -36,11 +37,7 @@ sized AS (
         TRY_CAST(left_dims[-1] AS DOUBLE) AS k,
         TRY_CAST(right_dims[-1] AS DOUBLE) AS n,
         if(json_array_length(left_dims) = 3, TRY_CAST(left_dims[0] AS DOUBLE), 1) AS batch
-    FROM (
-        SELECT
-            * REPLACE (left_dims::JSON[] AS left_dims, right_dims::JSON[] AS right_dims)
-        FROM described
-    ) AS d
+    FROM described
 ),
 
 products AS (

@@ -1,7 +1,7 @@
 -- Text functions for advice: names, times, and locations.
 -- chosen_name replaces characters that are special in `--change` with `?`, except `*`. in_ms formats a time. count_of
--- formats a number with its noun. at_rank adds the rank to a location. is_user_python recognizes Python calls outside
--- torch and builtins. of_ranks returns ` across 8 ranks` if there are several, and mean_ns the mean over all traces.
+-- formats a number with its noun. at_rank adds the rank to a location, and rank_term limits a change to it if there are
+-- several traces. is_user_python recognizes Python calls outside torch and builtins. of_ranks returns ` across 8 ranks` if there are several, and mean_ns the mean over all traces.
 --
 -- Kind:     function
 
@@ -18,6 +18,10 @@ CREATE OR REPLACE MACRO count_of(number, noun) AS format(
 
 CREATE OR REPLACE MACRO at_rank(rank, place) AS if(
     rank IS NULL, place, format('rank {}: {}', rank, place)
+);
+
+CREATE OR REPLACE MACRO rank_term(rank) AS if(
+    (SELECT count(*) FROM trace) > 1, coalesce(' rank=' || rank, ''), ''
 );
 
 CREATE OR REPLACE MACRO is_user_python(category, name) AS (

@@ -112,26 +112,15 @@ outer_call AS MATERIALIZED (
         )
 ),
 
-called AS (
-    SELECT l.trace_id, l.launch_id, c.call_id, p.is_in_grad_mode
+called_whole AS (
+    SELECT l.trace_id, l.launch_id
     FROM launch_phase AS p
     INNER JOIN launch AS l USING (trace_id, launch_id)
     ASOF INNER JOIN outer_call AS c
         ON l.trace_id = c.trace_id AND l.pid = c.pid AND l.tid = c.tid AND l.ts_ns >= c.ts_ns
     WHERE l.ts_ns < c.end_ns AND p.node_id IS NULL
-),
-
-whole_call AS (
-    SELECT trace_id, call_id
-    FROM called
-    GROUP BY trace_id, call_id
-    HAVING NOT bool_or(coalesce(is_in_grad_mode, FALSE))
-),
-
-called_whole AS (
-    SELECT trace_id, launch_id
-    FROM called
-    SEMI JOIN whole_call USING (trace_id, call_id)
+    QUALIFY
+        NOT bool_or(coalesce(p.is_in_grad_mode, FALSE)) OVER (PARTITION BY l.trace_id, c.call_id)
 ),
 
 -- Launches of unknown phase.

@@ -29,20 +29,15 @@ unaligned AS (
     WHERE n.launch_id IS NULL
 ),
 
-step_start AS (
-    SELECT trace_id, device, stream, step_ts_ns, min(position) AS first_position
-    FROM numbered
-    WHERE step_ts_ns IS NOT NULL
-    GROUP BY trace_id, device, stream, step_ts_ns
-),
-
 step_length AS (
     SELECT
         trace_id, device, stream,
-        lead(first_position) OVER (
-            PARTITION BY trace_id, device, stream ORDER BY first_position
-        ) - first_position AS length
-    FROM step_start
+        lead(min(position)) OVER (
+            PARTITION BY trace_id, device, stream ORDER BY min(position)
+        ) - min(position) AS length
+    FROM numbered
+    WHERE step_ts_ns IS NOT NULL
+    GROUP BY trace_id, device, stream, step_ts_ns
 ),
 
 period AS (
@@ -86,21 +81,16 @@ trusted AS (
     LEFT JOIN repeated AS r USING (trace_id, event_id)
     GROUP BY u.trace_id, u.device, u.stream
     HAVING count(r.event_id) >= 0.9 * count(*)
-),
-
-accepted AS (
-    SELECT r.trace_id, r.event_id, r.like_event_id
-    FROM repeated AS r
-    INNER JOIN trusted AS t
-        ON
-            r.trace_id = t.trace_id
-            AND r.device = t.device
-            AND r.stream IS NOT DISTINCT FROM t.stream
 )
 
 SELECT trace_id, event_id, like_event_id
 FROM scratch.aligned
 UNION ALL
-SELECT trace_id, event_id, like_event_id
-FROM accepted
+SELECT r.trace_id, r.event_id, r.like_event_id
+FROM repeated AS r
+INNER JOIN trusted AS t
+    ON
+        r.trace_id = t.trace_id
+        AND r.device = t.device
+        AND r.stream IS NOT DISTINCT FROM t.stream
 ORDER BY trace_id, event_id

@@ -23,17 +23,12 @@
 -- Invariant: 0 <= wall_ns AND wall_ns <= comm_ns AND comm_ns <= kernel_ns
 -- Invariant: sized_count <= call_count AND (message_bytes IS NULL) = (sized_count = 0)
 
-WITH reason_place AS (
-    SELECT class, pg_name, reason, min(rowid) AS place
+WITH placed AS (
+    SELECT
+        *,
+        rowid AS place,
+        row_number() OVER (PARTITION BY class, pg_name, reason ORDER BY rowid) = 1 AS is_first
     FROM communication
-    WHERE reason IS NOT NULL
-    GROUP BY class, pg_name, reason
-),
-
-reason AS (
-    SELECT class, pg_name, list(reason ORDER BY place) AS reasons
-    FROM reason_place
-    GROUP BY class, pg_name
 ),
 
 summed AS (
@@ -47,8 +42,9 @@ summed AS (
         sum(sized_ns)::BIGINT AS sized_ns,
         sum(message_bytes)::BIGINT AS message_bytes,
         bool_and(bus_bytes_per_s IS NOT NULL) FILTER (sized_ns IS NOT NULL) AS has_bus,
-        sum(bus_bytes_per_s * sized_ns) AS bus_bytes_ns
-    FROM communication
+        sum(bus_bytes_per_s * sized_ns) AS bus_bytes_ns,
+        list(reason ORDER BY place) FILTER (is_first AND reason IS NOT NULL) AS reasons
+    FROM placed
     GROUP BY class, pg_name
 )
 
@@ -60,7 +56,6 @@ SELECT
     s.sized_count, s.sized_ns, s.message_bytes,
     1e9 * s.message_bytes / s.sized_ns AS algorithm_bytes_per_s,
     CASE WHEN s.has_bus THEN s.bus_bytes_ns / s.sized_ns END AS bus_bytes_per_s,
-    coalesce(r.reasons, []) AS reasons
+    coalesce(s.reasons, []) AS reasons
 FROM summed AS s
-LEFT JOIN reason AS r ON s.class = r.class AND s.pg_name IS NOT DISTINCT FROM r.pg_name
 ORDER BY s.kernel_ns DESC, s.class, s.pg_name NULLS FIRST

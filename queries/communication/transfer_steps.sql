@@ -18,11 +18,6 @@ WITH counted AS (
     FROM stepped_devices('steps')
 ),
 
-devices AS (
-    SELECT DISTINCT device_count
-    FROM counted
-),
-
 transfer AS (
     SELECT rank, device, 'comm' AS kind, class, step_kernel_ns, step_pct, rowid AS place
     FROM communication
@@ -46,28 +41,15 @@ summed AS (
     GROUP BY GROUPING SETS ((d.kind, d.class), (d.kind))
 ),
 
-kinds AS (
-    SELECT unnest(['comm', 'memcpy']) AS kind
-),
-
-listed AS (
-    SELECT * FROM summed
-    UNION ALL
-    SELECT
-        kind,
-        '(all)' AS class,
-        1 AS is_all,
-        0 AS step_kernel_ns,
-        0 AS step_pct
-    FROM kinds
-    WHERE kind NOT IN (SELECT kind FROM summed)
-)
+kinds (kind) AS (VALUES ('comm'), ('memcpy'))
 
 SELECT
-    l.kind, l.class,
-    coalesce(l.step_kernel_ns, 0) / n.device_count AS step_kernel_ns,
-    coalesce(l.step_pct, 0) / n.device_count AS step_pct,
+    k.kind,
+    coalesce(s.class, '(all)') AS class,
+    coalesce(s.step_kernel_ns, 0) / n.device_count AS step_kernel_ns,
+    coalesce(s.step_pct, 0) / n.device_count AS step_pct,
     n.device_count
-FROM listed AS l
-CROSS JOIN devices AS n
-ORDER BY l.kind, l.is_all, l.step_kernel_ns DESC NULLS LAST, l.class
+FROM kinds AS k
+CROSS JOIN (SELECT DISTINCT device_count FROM counted) AS n
+LEFT JOIN summed AS s USING (kind)
+ORDER BY k.kind, s.is_all, s.step_kernel_ns DESC NULLS LAST, s.class

@@ -175,8 +175,6 @@ idle AS (
         g.cause AS class, g.phase, g.module_id,
         g.row_name,
         e.name AS op,
-        NULL::VARCHAR AS shape,
-        NULL::VARCHAR AS name,
         (g.start_ns >= s.start_ns)::BIGINT AS kernel_count,
         common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS dur_ns,
         common_ns(g.start_ns, g.end_ns, s.start_ns, s.end_ns) AS wall_ns
@@ -203,11 +201,7 @@ outside_window AS (
         'idle' AS part,
         piece.cause AS class,
         'other' AS phase,
-        NULL::INTEGER AS module_id,
         '(unattributed)' AS row_name,
-        NULL::VARCHAR AS op,
-        NULL::VARCHAR AS shape,
-        NULL::VARCHAR AS name,
         1::BIGINT AS kernel_count,
         piece.idle_ns AS dur_ns,
         piece.idle_ns AS wall_ns
@@ -224,9 +218,9 @@ SELECT
     sum(x.wall_ns)::BIGINT AS wall_ns
 FROM (
     SELECT * FROM busy
-    UNION ALL
+    UNION ALL BY NAME
     SELECT * FROM idle
-    UNION ALL
+    UNION ALL BY NAME
     SELECT * FROM outside_window
 ) AS x
 INNER JOIN device_windows AS w USING (trace_id, device)

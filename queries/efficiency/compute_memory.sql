@@ -87,11 +87,7 @@ placed AS (
     SELECT
         w.rank,
         s.*,
-        w.device = 'cpu' AS is_cpu,
-        EXISTS(
-            SELECT 1 FROM device_peak AS d
-            WHERE d.trace_id = s.trace_id AND d.device IN (s.device, '*')
-        ) AS is_known_device,
+        unknown_peak(s.trace_id, s.device) AS no_peak,
         100.0 * s.kernel_ns
         / nullif(sum(s.kernel_ns) OVER (PARTITION BY s.trace_id, s.device), 0)::BIGINT
             AS kernel_pct,
@@ -134,8 +130,7 @@ SELECT
     peak_source, top_op, CASE
         WHEN uncounted IS NOT NULL THEN uncounted
         WHEN bytes IS NULL THEN why_not
-        WHEN is_cpu AND NOT is_known_device THEN 'the peak of a CPU is unknown'
-        WHEN NOT is_known_device THEN 'the peak of this device is unknown'
+        WHEN no_peak IS NOT NULL THEN no_peak
         WHEN peak_flop_per_s IS NULL THEN 'the device has no peak for this type'
         WHEN ridge IS NULL THEN 'the memory bandwidth of the device is unknown'
         WHEN bytes = 0 THEN 'no bytes to read or write'

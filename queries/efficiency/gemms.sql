@@ -114,17 +114,8 @@ SELECT
     p.source AS peak_source, s.module_path,
     CASE
         WHEN s.no_size IS NOT NULL THEN s.no_size
-        WHEN
-            NOT EXISTS (
-                SELECT 1 FROM device_peak AS d
-                WHERE d.trace_id = w.trace_id AND d.device IN (w.device, '*')
-            )
-            THEN
-                if(
-                    w.device = 'cpu',
-                    'the peak of a CPU is unknown',
-                    'the peak of this device is unknown'
-                )
+        WHEN unknown_peak(w.trace_id, w.device) IS NOT NULL
+            THEN unknown_peak(w.trace_id, w.device)
         WHEN p.flop_per_s IS NULL THEN 'the device has no peak for this type'
         WHEN s.kernel_ns = 0 THEN 'shorter than the clock resolution'
         WHEN 1e9 * s.flops > s.kernel_ns * p.flop_per_s

@@ -110,13 +110,16 @@ heavy AS (
     GROUP BY trace_id, device, step
 ),
 
-unknown_part AS (
+unknown_ops AS (
     SELECT
         u.trace_id, u.device, u.step,
-        format('{} {:.1f} %', u.name, 100.0 * u.heavy_ns / t.heavy_ns) AS part,
-        row_number() OVER (
-            PARTITION BY u.trace_id, u.device, u.step ORDER BY u.heavy_ns DESC, u.name
-        ) AS place
+        array_to_string(
+            list(
+                format('{} {:.1f} %', u.name, 100.0 * u.heavy_ns / t.heavy_ns)
+                ORDER BY u.heavy_ns DESC, u.name
+            )[:3],
+            ', '
+        ) AS unknown_ops
     FROM unknown_op AS u
     INNER JOIN heavy AS t
         ON
@@ -124,13 +127,7 @@ unknown_part AS (
             AND u.device = t.device
             AND u.step IS NOT DISTINCT FROM t.step
     WHERE t.heavy_ns > 0
-),
-
-unknown_ops AS (
-    SELECT trace_id, device, step, string_agg(part, ', ' ORDER BY place) AS unknown_ops
-    FROM unknown_part
-    WHERE place <= 3
-    GROUP BY trace_id, device, step
+    GROUP BY u.trace_id, u.device, u.step
 ),
 
 summed AS (
@@ -217,17 +214,8 @@ judged AS (
                 THEN 'the operations of most such kernel time are unknown'
             WHEN span.step_ns = 0 THEN 'shorter than the clock resolution'
         END AS too_little, CASE
-            WHEN
-                NOT EXISTS (
-                    SELECT 1 FROM device_peak AS d
-                    WHERE d.trace_id = span.trace_id AND d.device IN (span.device, '*')
-                )
-                THEN
-                    if(
-                        span.device = 'cpu',
-                        'the peak of a CPU is unknown',
-                        'the peak of this device is unknown'
-                    )
+            WHEN unknown_peak(span.trace_id, span.device) IS NOT NULL
+                THEN unknown_peak(span.trace_id, span.device)
             WHEN not_counted IS NOT NULL THEN not_counted
             WHEN s.unknown_peak_count > 0 THEN 'the device has no peak for one of the types'
             WHEN too_little IS NOT NULL THEN too_little

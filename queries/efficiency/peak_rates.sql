@@ -1,7 +1,8 @@
--- Functions to look up measured peak rates.
+-- Functions to look up peaks and measured peak rates.
 -- peak_rates(kind) lists rates of a kind, and peak_rate_reasons(kind) the reasons why devices have none. is_listed
 -- joins both to the devices that ran (`*` matches all but cpu). peak_rate_gap returns the reason why a device has no
--- rate, even if peak_rate_reasons has no row for the device. collective_backend and is_reduce classify recorded
+-- rate, even if peak_rate_reasons has no row for the device. unknown_peak returns the reason why no peak of a device is
+-- known; else NULL. collective_backend and is_reduce classify recorded
 -- collectives by name. RCCL kernels have the same names as NCCL kernels.
 --
 -- Kind:     function
@@ -9,8 +10,8 @@
 -- Params:
 --   wanted  VARCHAR  product (GEMM), memory, copy, or collective
 --   listed  VARCHAR  device, as in device_peak_rate
---   device  VARCHAR  device that ran
---   known   INTEGER  trace_id of the row of peak_rate_reasons; NULL if none
+--   ran_on  VARCHAR  device that ran
+--   known   INTEGER  trace_id of the device, or of the row of peak_rate_reasons; NULL if none
 --   reason  VARCHAR  reason in the row of peak_rate_reasons
 --   name    VARCHAR  name of the kernel or span; for is_reduce, of the collective
 -- Columns:
@@ -46,11 +47,21 @@ CREATE OR REPLACE MACRO peak_rate_reasons(wanted) AS TABLE (
     FROM known
 );
 
-CREATE OR REPLACE MACRO is_listed(listed, device) AS
-listed = device OR (listed = '*' AND device <> 'cpu');
+CREATE OR REPLACE MACRO is_listed(listed, ran_on) AS
+listed = ran_on OR (listed = '*' AND ran_on <> 'cpu');
 
 CREATE OR REPLACE MACRO peak_rate_gap(known, reason) AS
 if(known IS NULL, 'no benchmark for this device', reason);
+
+CREATE OR REPLACE MACRO unknown_peak(known, ran_on) AS
+CASE
+    WHEN EXISTS (
+        SELECT 1 FROM device_peak AS peak
+        WHERE peak.trace_id = known AND peak.device IN (ran_on, '*')
+    ) THEN NULL
+    WHEN ran_on = 'cpu' THEN 'the peak of a CPU is unknown'
+    ELSE 'the peak of this device is unknown'
+END;
 
 CREATE OR REPLACE MACRO collective_backend(name) AS
 CASE

@@ -38,30 +38,22 @@ marked_trace AS (
     GROUP BY trace_id
 ),
 
-unknown_process AS (
-    SELECT
-        trace_id,
-        sum(event_count)::BIGINT AS event_count,
-        string_agg('`' || left(name, 40) || '`', ', ' ORDER BY pid) FILTER (place <= 3)
-        || CASE WHEN count(*) > 3 THEN ' and ' || (count(*) - 3) || ' more' ELSE '' END AS names,
-        count(*) AS process_count
-    FROM (
-        SELECT *, row_number() OVER (PARTITION BY trace_id ORDER BY pid) AS place
-        FROM device_process
-        WHERE is_unknown
-    ) AS placed
-    GROUP BY trace_id
-),
-
 unknown_device AS (
     SELECT
         trace_id,
-        CASE WHEN process_count > 1 THEN 'processes ' ELSE 'process ' END || names
-        || ' with ' || event_count || ' events look'
-        || CASE WHEN process_count > 1 THEN ' like devices; ' ELSE 's like a device; ' END
-        || 'tracekit does not know ' || CASE WHEN process_count > 1 THEN 'them' ELSE 'it' END
-            AS reason
-    FROM unknown_process
+        array_to_string(list('`' || left(name, 40) || '`' ORDER BY pid)[:3], ', ')
+        || CASE WHEN count(*) > 3 THEN ' and ' || (count(*) - 3) || ' more' ELSE '' END AS names,
+        format(
+            if(
+                count(*) > 1,
+                'processes {} with {} events look like devices; tracekit does not know them',
+                'process {} with {} events looks like a device; tracekit does not know it'
+            ),
+            names, sum(event_count)::BIGINT
+        ) AS reason
+    FROM device_process
+    WHERE is_unknown
+    GROUP BY trace_id
 ),
 
 uncategorized_trace AS (

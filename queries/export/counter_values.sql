@@ -36,32 +36,28 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
     rate AS (
         SELECT
             w.trace_id, w.device, w.start_ns,
-            coalesce(if(w.kind = 'compute', f.facts.op_flop_per_s, NULL), 0) AS flop_per_s,
-            coalesce(
-                CASE w.kind
-                    WHEN 'compute' THEN 1e9 * f.facts.op_bytes / nullif(f.facts.op_kernel_ns, 0)
-                    WHEN 'memcpy' THEN 1e9 * f.facts.copied_bytes / nullif(f.dur_ns, 0)
-                END,
-                0
-            ) AS bytes_per_s
+            unnest(['FLOP/s', 'bytes/s']) AS unit,
+            unnest(
+                [
+                    if(w.kind = 'compute', coalesce(f.facts.op_flop_per_s, 0), 0),
+                    coalesce(
+                        CASE w.kind
+                            WHEN 'compute'
+                                THEN 1e9 * f.facts.op_bytes / nullif(f.facts.op_kernel_ns, 0)
+                            WHEN 'memcpy' THEN 1e9 * f.facts.copied_bytes / nullif(f.dur_ns, 0)
+                        END,
+                        0
+                    )
+                ]
+            ) AS value
         FROM query_table(walls) AS w
         LEFT JOIN query_table(facts) AS f USING (trace_id, event_id)
         WHERE w.device <> 'cpu'
         UNION ALL
-        SELECT trace_id, device, end_ns AS start_ns, 0 AS flop_per_s, 0 AS bytes_per_s
+        SELECT
+            trace_id, device, end_ns AS start_ns, unnest(['FLOP/s', 'bytes/s']) AS unit, 0 AS value
         FROM device_windows
         WHERE device <> 'cpu'
-    ),
-
-    changed_rate AS (
-        SELECT
-            *,
-            lag(flop_per_s) OVER tiles AS flop_before,
-            lag(bytes_per_s) OVER tiles AS bytes_before,
-            max(flop_per_s) OVER (PARTITION BY trace_id, device) > 0 AS tells_flop,
-            max(bytes_per_s) OVER (PARTITION BY trace_id, device) > 0 AS tells_bytes
-        FROM rate
-        WINDOW tiles AS (PARTITION BY trace_id, device ORDER BY start_ns)
     ),
 
     -- The batch of a step without batch information is unknown, not empty.
@@ -103,23 +99,16 @@ CREATE OR REPLACE MACRO counter_values(walls, facts, queues) AS TABLE (
     UNION ALL
     SELECT
         trace_id, device,
-        'achieved FLOP/s (0 if unknown)' AS name,
-        'FLOP/s' AS unit,
-        start_ns AS at_ns,
+        format('achieved {} (0 if unknown)', unit) AS name,
+        unit, start_ns AS at_ns,
         0 AS place,
-        flop_per_s AS value
-    FROM changed_rate
-    WHERE tells_flop AND flop_before IS DISTINCT FROM flop_per_s
-    UNION ALL
-    SELECT
-        trace_id, device,
-        'achieved bytes/s (0 if unknown)' AS name,
-        'bytes/s' AS unit,
-        start_ns AS at_ns,
-        0 AS place,
-        bytes_per_s AS value
-    FROM changed_rate
-    WHERE tells_bytes AND bytes_before IS DISTINCT FROM bytes_per_s
+        value
+    FROM rate
+    QUALIFY
+        max(value) OVER (PARTITION BY trace_id, device, unit) > 0
+        AND value IS DISTINCT FROM lag(value) OVER (
+            PARTITION BY trace_id, device, unit ORDER BY start_ns
+        )
     UNION ALL
     SELECT
         m.trace_id,

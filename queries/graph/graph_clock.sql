@@ -9,36 +9,12 @@
 --   trace_id  INTEGER -> trace
 --   shift_ns  BIGINT  shift to add to all times of the trace, ns
 
-WITH rank_count AS (
-    SELECT count(*) AS trace_count
-    FROM trace
-),
-
-ended AS (
-    SELECT m.match_id, m.trace_id, m.end_ns + t.base_time_ns AS end_ns
-    FROM collective_matches AS m
-    INNER JOIN trace AS t ON m.trace_id = t.trace_id
-    CROSS JOIN rank_count AS c
-    WHERE
-        m.reason IS NULL
-        AND collective_of(m.class) IN ('allreduce', 'allgather', 'reducescatter', 'alltoall')
-        AND m.rank_count = c.trace_count
-        AND m.rank_count > 1
-),
-
-end_difference AS (
-    SELECT
-        trace_id,
-        end_ns - quantile_disc(end_ns, 0.5) OVER (PARTITION BY match_id) AS difference_ns
-    FROM ended
-),
-
-offset_of AS (
+WITH offset_of AS (
     SELECT
         trace_id,
         quantile_disc(difference_ns, 0.5) AS offset_ns,
         max(difference_ns) - min(difference_ns) AS spread_ns
-    FROM end_difference
+    FROM collective_ends
     GROUP BY trace_id
 )
 

@@ -59,7 +59,6 @@ launching_trace AS (
 described_device AS (
     SELECT trace_id, count(*) AS device_count, any_value(name) AS product
     FROM device
-    WHERE trace_id IN (SELECT trace_id FROM workless_trace)
     GROUP BY trace_id
 ),
 
@@ -69,7 +68,7 @@ device_like_process AS (
         count(*) AS process_count,
         any_value(coalesce(nullif(label, ''), name)) AS label
     FROM device_process
-    WHERE NOT is_unknown AND trace_id IN (SELECT trace_id FROM workless_trace)
+    WHERE NOT is_unknown
     GROUP BY trace_id
 ),
 
@@ -90,7 +89,7 @@ left_out_work AS (
         count(*) AS left_out_count,
         mode(reason) AS left_out_reason
     FROM implausible
-    WHERE is_work AND trace_id IN (SELECT trace_id FROM workless_trace)
+    WHERE is_work
     GROUP BY trace_id
 ),
 

@@ -50,20 +50,12 @@ part AS (
 loss AS (
     SELECT subject, amount_ns, place, gap_count
     FROM (
-        SELECT
-            'exposed_comm' AS subject,
-            exposed_comm_ns AS amount_ns, NULL AS place,
-            NULL::BIGINT AS gap_count,
-            NULL::BIGINT AS most_ns
+        SELECT 'exposed_comm' AS subject, exposed_comm_ns AS amount_ns
         FROM windows
-        UNION ALL
-        SELECT
-            'exposed_memcpy' AS subject,
-            exposed_memcpy_ns AS amount_ns, NULL AS place,
-            NULL::BIGINT AS gap_count,
-            NULL::BIGINT AS most_ns
+        UNION ALL BY NAME
+        SELECT 'exposed_memcpy' AS subject, exposed_memcpy_ns AS amount_ns
         FROM windows
-        UNION ALL
+        UNION ALL BY NAME
         SELECT
             c.cause AS subject,
             sum(c.idle_ns)::BIGINT AS amount_ns,
@@ -175,21 +167,13 @@ spent AS (
     WHERE cause NOT IN ('comm_wait', 'not_recorded', 'profiler')
 ),
 
-recorded_rank AS (
-    SELECT DISTINCT rank
-    FROM timeline
-    WHERE rank IS NOT NULL
-),
-
-kind AS (SELECT DISTINCT subject FROM spent),
-
 rank_spent AS (
     SELECT
         r.rank, kind.subject,
         coalesce(sum(s.amount_ns), 0)::BIGINT AS amount_ns,
         arg_max(s.place, s.amount_ns) AS place
-    FROM recorded_rank AS r
-    CROSS JOIN kind
+    FROM (SELECT DISTINCT rank FROM timeline WHERE rank IS NOT NULL) AS r
+    CROSS JOIN (SELECT DISTINCT subject FROM spent) AS kind
     LEFT JOIN spent AS s ON r.rank = s.rank AND kind.subject = s.subject
     GROUP BY r.rank, kind.subject
 ),

@@ -23,20 +23,13 @@
 -- Empty: no call launched enough kernels for a sequence (the maximum length is 64)
 -- Invariant: kernel_count = len(kernels) AND sequence_count > 0 AND (host_ns IS NULL OR host_ns >= 0)
 
-WITH placed AS (
-    SELECT
-        trace_id, name, place, behind_place, host_ns,
-        coalesce(latest_end_before_ns(
-            (trace_id, pid, tid, if($op IS NULL, NULL, name)), place, ts_ns + host_ns, place
-        ) <= ts_ns, TRUE) AS is_outermost
+WITH call AS (
+    SELECT trace_id, name, place, behind_place, host_ns
     FROM op_work
     WHERE $op IS NULL OR name = $op
-),
-
-call AS (
-    SELECT *
-    FROM placed
-    WHERE is_outermost
+    QUALIFY coalesce(latest_end_before_ns(
+        (trace_id, pid, tid, if($op IS NULL, NULL, name)), place, ts_ns + host_ns, place
+    ) <= ts_ns, TRUE)
 ),
 
 device_event AS (

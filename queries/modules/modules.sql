@@ -124,13 +124,12 @@ shown AS (
         ON m.trace_id = around.trace_id AND m.parent_id = around.module_id
     LEFT JOIN placed AS p ON w.part = p.part AND w.position = p.position
     GROUP BY ALL
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        trace_id, device, phase, row_name AS module_path, NULL AS module_class,
+        trace_id, device, phase, row_name AS module_path,
         0 AS depth,
-        NULL AS layer, row_name AS rollup_path, NULL AS parent_path, NULL AS source,
-        NULL AS position, kernel_count, kernel_ns AS self_kernel_ns, wall_ns AS self_wall_ns,
-        kernel_ns AS total_kernel_ns, wall_ns AS total_wall_ns, in_step_ns
+        row_name AS rollup_path, kernel_count, kernel_ns AS self_kernel_ns,
+        wall_ns AS self_wall_ns, kernel_ns AS total_kernel_ns, wall_ns AS total_wall_ns, in_step_ns
     FROM own
     WHERE row_name IS NOT NULL AND $class IS NULL AND $layer IS NULL
 )

@@ -57,24 +57,12 @@ ranked AS (
                 range(first_rank, first_rank + stride * group_size, stride),
                 NULL
             )
-        ) AS ranks
+        ) AS ranks,
+        unnest([
+            {is_sent: TRUE, bytes: message_bytes, splits: try_cast(texts[1] AS BIGINT[])},
+            {is_sent: FALSE, bytes: out_bytes, splits: try_cast(texts[2] AS BIGINT[])}
+        ], max_depth := 2)
     FROM recorded
-),
-
-directed AS (
-    SELECT
-        *,
-        TRUE AS is_sent,
-        message_bytes AS bytes,
-        try_cast(texts[1] AS BIGINT[]) AS splits
-    FROM ranked
-    UNION ALL
-    SELECT
-        *,
-        FALSE AS is_sent,
-        out_bytes AS bytes,
-        try_cast(texts[2] AS BIGINT[]) AS splits
-    FROM ranked
 ),
 
 part AS (
@@ -84,7 +72,7 @@ part AS (
         unnest(ranks) AS other_rank,
         unnest(if(len(splits) = 0, list_transform(ranks, LAMBDA r: 1), splits)) AS split,
         if(len(splits) = 0, len(ranks), list_sum(splits)) AS all_splits
-    FROM directed
+    FROM ranked
     WHERE bytes IS NOT NULL AND len(splits) IN (0, len(ranks))
 )
 

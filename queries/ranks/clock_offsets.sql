@@ -16,48 +16,15 @@
 --   reason            VARCHAR  why there is no offset; else NULL
 -- Invariant: (offset_ns IS NULL) = (reason IS NOT NULL)
 
-WITH device_count AS (
-    SELECT count(DISTINCT coalesce(rank, -trace_id - 1)) AS trace_count
-    FROM trace
-),
-
-ended AS (
-    SELECT m.match_id, m.trace_id, m.device, m.end_ns + t.base_time_ns AS end_ns
-    FROM collective_matches AS m
-    INNER JOIN trace AS t ON m.trace_id = t.trace_id
-    CROSS JOIN device_count AS c
-    WHERE
-        m.reason IS NULL
-        AND collective_of(m.class) IN ('allreduce', 'allgather', 'reducescatter', 'alltoall')
-        AND m.rank_count = c.trace_count
-        AND m.rank_count > 1
-),
-
-middle AS (
-    SELECT match_id, quantile_disc(end_ns, 0.5) AS end_ns
-    FROM ended
-    GROUP BY match_id
-),
-
-end_difference AS (
-    SELECT e.trace_id, e.device, e.end_ns - m.end_ns AS difference_ns
-    FROM ended AS e
-    INNER JOIN middle AS m ON e.match_id = m.match_id
-),
-
-centred AS (
+WITH device AS (
     SELECT
         trace_id, device,
         count(*) AS collective_count,
         quantile_disc(difference_ns, 0.5) AS offset_ns,
-        max(difference_ns) - min(difference_ns) AS spread_ns
-    FROM end_difference
+        max(difference_ns) - min(difference_ns) AS spread_ns,
+        if(count(*) > 1, max(max(difference_ns) - min(difference_ns)) OVER (), NULL) AS error_ns
+    FROM collective_ends
     GROUP BY trace_id, device
-),
-
-judged AS (
-    SELECT *, if(collective_count > 1, max(spread_ns) OVER (), NULL) AS error_ns
-    FROM centred
 )
 
 SELECT
@@ -66,10 +33,10 @@ SELECT
     c.offset_ns, c.error_ns, c.spread_ns,
     abs(c.offset_ns) > c.error_ns AS is_beyond_error,
     CASE
-        WHEN c.offset_ns IS NULL AND d.trace_count < 2 THEN 'only one rank'
+        WHEN c.offset_ns IS NULL AND count(DISTINCT coalesce(t.rank, -t.trace_id - 1)) OVER () < 2
+            THEN 'only one rank'
         WHEN c.offset_ns IS NULL THEN 'no matched collective includes all ranks of the run'
     END AS reason
 FROM trace AS t
-CROSS JOIN device_count AS d
-LEFT JOIN judged AS c USING (trace_id)
+LEFT JOIN device AS c USING (trace_id)
 ORDER BY t.rank NULLS LAST, t.trace_id, c.device

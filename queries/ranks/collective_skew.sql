@@ -43,22 +43,13 @@ WITH matched AS (
         any_value(transfer_ns) AS transfer_ns,
         max(dur_ns) AS max_dur_ns,
         max(wait_ns) AS max_wait_ns,
-        sum(wait_ns)::BIGINT AS all_wait_ns,
+        sum(wait_ns)::BIGINT AS wait_ns,
         100.0 * sum(wait_ns)::BIGINT / nullif(sum(dur_ns), 0)::BIGINT AS wait_pct,
         any_value(rank) FILTER (is_last) AS straggler_rank,
-        arg_max(rank, (wait_ns, -rank)) FILTER (wait_ns > 0) AS longest_waiting_rank,
-        NULL::VARCHAR AS reason
+        arg_max(rank, (wait_ns, -rank)) FILTER (wait_ns > 0) AS longest_waiting_rank
     FROM collective_matches
     WHERE reason IS NULL
     GROUP BY match_id, class, pg_name
-),
-
-worst AS (
-    SELECT * RENAME (all_wait_ns AS wait_ns)
-    FROM matched
-    QUALIFY
-        $limit = 0
-        OR row_number() OVER (ORDER BY all_wait_ns DESC, class, pg_name, number, match_id) <= $limit
 ),
 
 unmatched AS (
@@ -79,11 +70,11 @@ unmatched AS (
 SELECT
     class, collective, pg_name, matched_by, number, call_count, rank_count, expected_count,
     message_bytes, transfer_ns, max_dur_ns, max_wait_ns, wait_ns, wait_pct, straggler_rank,
-    longest_waiting_rank, reason
-FROM worst
-UNION ALL
-SELECT
-    class, collective, pg_name, NULL, NULL, call_count, rank_count, expected_count, message_bytes,
-    NULL, NULL, NULL, NULL, NULL, NULL, NULL, reason
+    longest_waiting_rank
+FROM matched
+QUALIFY
+    $limit = 0
+    OR row_number() OVER (ORDER BY wait_ns DESC, class, pg_name, number, match_id) <= $limit
+UNION ALL BY NAME
 FROM unmatched
 ORDER BY wait_ns DESC NULLS LAST, class, pg_name, matched_by, number, reason

@@ -25,13 +25,7 @@
 --   excess_ns        DOUBLE   excess of transfer_ns over comparable groups, ns
 --   is_outlier       BOOLEAN  the excess exceeds the threshold; NULL for fewer than three groups
 
-WITH dimension AS (
-    SELECT pg_name, rank, min(dimension) AS dimension
-    FROM parallel_members
-    GROUP BY pg_name, rank
-),
-
-matched AS (
+WITH matched AS (
     SELECT m.*, n.node
     FROM collective_matches AS m
     LEFT JOIN rank_nodes() AS n USING (trace_id)
@@ -82,9 +76,8 @@ transfer AS (
 ),
 
 placed AS (
-    SELECT t.*, d.dimension
+    SELECT t.*, dimension_of(t.pg_name, t.ranks[1]) AS dimension
     FROM transfer AS t
-    LEFT JOIN dimension AS d ON t.pg_name = d.pg_name AND t.ranks[1] = d.rank
 ),
 
 peer AS (

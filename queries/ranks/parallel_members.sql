@@ -17,25 +17,17 @@
 --   rank        BIGINT
 --   place       BIGINT   position in the group, from 0
 
-WITH declared AS (
+WITH known_group AS (
     SELECT DISTINCT pg_name, pg_desc, try_cast(ranks::VARCHAR AS BIGINT[]) AS ranks
     FROM process_group
     WHERE ranks IS NOT NULL
-),
-
--- If a trace does not list the ranks of its process groups, use the ranks recorded in collectives.
-described AS (
+    UNION ALL
+    -- If a trace does not list the ranks of its groups, use the ranks recorded in collectives.
     SELECT DISTINCT pg_name, pg_desc, try_cast(pg_ranks AS BIGINT[]) AS ranks
     FROM collective_events
     WHERE
         pg_ranks IS NOT NULL
         AND trace_id NOT IN (SELECT trace_id FROM process_group WHERE ranks IS NOT NULL)
-),
-
-known_groups AS (
-    SELECT * FROM declared
-    UNION ALL
-    SELECT * FROM described
 ),
 
 listed AS (
@@ -44,7 +36,7 @@ listed AS (
         any_value(pg_desc) AS pg_desc,
         ranks,
         hash(pg_name, ranks)::VARCHAR AS group_key
-    FROM known_groups
+    FROM known_group
     WHERE len(ranks) > 1
     GROUP BY pg_name, ranks
 ),
@@ -88,18 +80,14 @@ traffic AS (
     GROUP BY m.group_key
 ),
 
-world AS (
-    SELECT max(world_size) AS world_size
-    FROM trace
-),
-
 named AS (
     SELECT
         l.*,
         len(l.ranks) AS group_size,
         l.ranks[1] AS first_rank,
         s.stride,
-        len(l.ranks) = w.world_size AND NOT coalesce(t.is_chain, FALSE) AS is_world,
+        len(l.ranks) = (SELECT max(world_size) FROM trace) AND NOT coalesce(t.is_chain, FALSE)
+            AS is_world,
         concat_ws(
             '+',
             if(regexp_matches(l.pg_desc, '(?i)pipe|(^|[^a-z])pp([^a-z]|$)'), 'pipeline', NULL),
@@ -127,7 +115,6 @@ named AS (
     FROM listed AS l
     INNER JOIN strided AS s USING (group_key)
     LEFT JOIN traffic AS t USING (group_key)
-    CROSS JOIN world AS w
 ),
 
 decided AS (

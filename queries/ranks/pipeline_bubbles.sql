@@ -102,30 +102,25 @@ device AS (
     GROUP BY f.trace_id, f.device
 ),
 
-measured AS (
-    SELECT d.*, w.window_ns, coalesce(k.step_count, 1) AS step_count
+staged AS (
+    SELECT
+        d.stage,
+        max(d.stage_count) AS stage_count,
+        count(*) AS rank_count,
+        max(coalesce(k.step_count, 1)) AS step_count,
+        min(d.forward_count) AS least_forward_count,
+        max(d.forward_count) AS most_forward_count,
+        max(d.in_flight_count) AS in_flight_count,
+        bool_and(d.forward_count = d.backward_count) AS is_whole,
+        avg(w.window_ns) AS window_ns,
+        avg(d.bubble_ns) AS bubble_ns,
+        avg(d.pass_wait_ns) AS pass_wait_ns,
+        max(d.bubble_ns) AS max_bubble_ns,
+        arg_max(d.rank, (d.bubble_ns, -d.rank)) AS max_bubble_rank
     FROM device AS d
     INNER JOIN device_windows AS w USING (trace_id, device)
     LEFT JOIN marked AS k USING (trace_id)
-),
-
-staged AS (
-    SELECT
-        stage,
-        max(stage_count) AS stage_count,
-        count(*) AS rank_count,
-        max(step_count) AS step_count,
-        min(forward_count) AS least_forward_count,
-        max(forward_count) AS most_forward_count,
-        max(in_flight_count) AS in_flight_count,
-        bool_and(forward_count = backward_count) AS is_whole,
-        avg(window_ns) AS window_ns,
-        avg(bubble_ns) AS bubble_ns,
-        avg(pass_wait_ns) AS pass_wait_ns,
-        max(bubble_ns) AS max_bubble_ns,
-        arg_max(rank, (bubble_ns, -rank)) AS max_bubble_rank
-    FROM measured
-    GROUP BY stage
+    GROUP BY d.stage
 ),
 
 checked AS (

@@ -20,12 +20,7 @@
 --   spread_pct   DOUBLE   (max_ns - min_ns) / median_ns, percent; NULL if the median is 0
 -- Invariant: min_ns <= median_ns AND median_ns <= p95_ns AND p95_ns <= max_ns
 
-WITH device AS (
-    SELECT rowid AS place, rank, device
-    FROM timeline
-),
-
-phase_sum AS (
+WITH phase_sum AS (
     SELECT phase, rank, device, sum(wall_ns)::BIGINT AS value_ns
     FROM phases
     GROUP BY phase, rank, device
@@ -47,7 +42,7 @@ step_mean AS (
 
 value AS (
     SELECT
-        p.position, p.part, d.rank,
+        p.position, p.part, t.rank,
         CASE p.part
             WHEN 'window' THEN t.window_ns
             WHEN 'compute' THEN t.compute_ns
@@ -57,9 +52,8 @@ value AS (
             WHEN 'own' THEN w.own_ns
             WHEN 'comm_wait' THEN if(w.matched_count > 0, w.comm_wait_ns, NULL)
         END AS value_ns
-    FROM device AS d
-    INNER JOIN timeline AS t ON d.place = t.rowid
-    INNER JOIN rank_waits AS w ON d.place = w.rowid
+    FROM timeline AS t
+    INNER JOIN rank_waits AS w USING (rowid)
     CROSS JOIN (
         VALUES
         (1, 'window'), (2, 'compute'), (3, 'exposed_comm'), (4, 'exposed_memcpy'), (5, 'idle'),
@@ -70,7 +64,7 @@ value AS (
     FROM step_mean
     UNION ALL
     SELECT 100 + p.position, 'phase/' || p.phase, d.rank, coalesce(s.value_ns, 0)
-    FROM device AS d
+    FROM timeline AS d
     CROSS JOIN phase_name AS p
     LEFT JOIN phase_sum AS s
         ON p.phase = s.phase AND d.rank IS NOT DISTINCT FROM s.rank AND d.device = s.device

@@ -27,12 +27,7 @@
 --   longest_waiting_rank  INTEGER  rank that waited longest for this rank in one collective
 --   max_caused_wait_ns BIGINT, waiting_rank_count BIGINT
 
-WITH matched AS (
-    SELECT *
-    FROM collective_matches
-),
-
-stage AS (
+WITH stage AS (
     SELECT rank, min(place) AS stage
     FROM parallel_members
     WHERE dimension = 'pipeline'
@@ -46,29 +41,22 @@ match_wait AS (
         max(wait_ns) AS max_wait_ns,
         arg_max(rank, (wait_ns, -rank)) AS longest_waiting_rank,
         count(*) FILTER (wait_ns > 0) AS waiting_count
-    FROM matched
+    FROM collective_matches
     WHERE reason IS NULL
     GROUP BY match_id
-),
-
-dimension AS (
-    SELECT pg_name, rank, min(dimension) AS dimension
-    FROM parallel_members
-    GROUP BY pg_name, rank
 ),
 
 part AS (
     SELECT
         m.trace_id, m.rank, m.device, s.stage, m.class, m.pg_name, m.number,
         hash(
-            m.class, m.pg_desc, d.dimension, m.expected_count, m.sender_rank = m.rank,
-            m.sender_rank < m.receiver_rank
+            m.class, m.pg_desc, dimension_of(m.pg_name, m.rank), m.expected_count,
+            m.sender_rank = m.rank, m.sender_rank < m.receiver_rank
         ) AS place_key,
         if(m.is_first, greatest(m.ts_ns - w.start_ns, 0), m.own_ns) AS own_ns
-    FROM matched AS m
+    FROM collective_matches AS m
     INNER JOIN device_windows AS w ON m.trace_id = w.trace_id AND m.device = w.device
     LEFT JOIN stage AS s ON m.rank = s.rank
-    LEFT JOIN dimension AS d ON m.pg_name = d.pg_name AND m.rank = d.rank
 ),
 
 usual AS (
@@ -117,7 +105,7 @@ waited AS (
         arg_max(e.longest_waiting_rank, e.max_wait_ns) FILTER (m.is_last AND e.max_wait_ns > 0)
             AS longest_waiting_rank,
         coalesce(max(e.waiting_count) FILTER (m.is_last), 0) AS waiting_rank_count
-    FROM matched AS m
+    FROM collective_matches AS m
     LEFT JOIN match_wait AS e USING (match_id)
     GROUP BY m.trace_id, m.device
 ),

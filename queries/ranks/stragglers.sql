@@ -56,15 +56,10 @@ WITH node_part AS (
     GROUP BY node
 ),
 
-counted AS (
+slow_node AS (
     SELECT *, count(*) OVER () AS node_count
     FROM node_part
-),
-
-slow_node AS (
-    SELECT *
-    FROM counted
-    WHERE outlier_count > 1 AND 2 * outlier_count > device_count AND node_count > 1
+    QUALIFY outlier_count > 1 AND 2 * outlier_count > device_count AND node_count > 1
 ),
 
 -- Ranks of a stage from fastest to slowest, excluding outliers. The widest gap separates the slow
@@ -116,66 +111,57 @@ straggler AS (
             format(' at stage {}', stage)
         ) AS name,
         ranks,
-        NULL::VARCHAR AS node,
         slow_ns - fast_ns AS delay_ns,
         fast_ns AS like_ns,
         greatest(6 * 1.4826 * greatest(fast_mad_ns, slow_mad_ns), 0.01 * fast_ns, 1) AS limit_ns,
-        like_count,
-        NULL::BOOLEAN AS is_once,
-        NULL::VARCHAR AS class,
-        NULL::VARCHAR AS pg_name,
-        NULL::BIGINT AS number,
-        caused_wait_ns, worst.rank_count AS waiting_rank_count, worst.rank AS longest_waiting_rank,
-        worst.max_wait_ns AS max_caused_wait_ns,
-        NULL::DOUBLE AS bus_bytes_per_s,
-        NULL::DOUBLE AS like_bus_bytes_per_s
+        like_count, caused_wait_ns, worst.rank_count AS waiting_rank_count,
+        worst.rank AS longest_waiting_rank, worst.max_wait_ns AS max_caused_wait_ns
     FROM halves
     WHERE
-        gap_ns >= greatest(6 * 1.4826 * greatest(fast_mad_ns, slow_mad_ns), 0.01 * fast_ns, 1)
+        gap_ns >= limit_ns
         AND 2 * fast_count <= like_count
         AND 4 * fast_count >= like_count
         AND fast_count > 1
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         'node' AS kind,
         node AS name, ranks, node, delay_ns, like_ns, limit_ns, node_count AS like_count, is_once,
         worst.late_class AS class, worst.late_pg_name AS pg_name, worst.late_number AS number,
         caused_wait_ns, worst.rank_count AS waiting_rank_count, worst.rank AS longest_waiting_rank,
-        worst.max_wait_ns AS max_caused_wait_ns,
-        NULL::DOUBLE AS bus_bytes_per_s,
-        NULL::DOUBLE AS like_bus_bytes_per_s
+        worst.max_wait_ns AS max_caused_wait_ns
     FROM slow_node
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'rank',
-        if(r.rank IS NULL, format('unknown rank, trace {}', r.trace_id), format('rank {}', r.rank)),
-        if(r.rank IS NULL, [], [r.rank]),
-        r.node, r.excess_ns, r.peer_own_ns,
-        r.limit_ns - r.peer_own_ns,
-        r.peer_count,
-        r.late_ns > r.excess_ns / 2,
-        r.late_class, r.late_pg_name, r.late_number, r.caused_wait_ns, r.waiting_rank_count,
-        r.longest_waiting_rank, r.max_caused_wait_ns, NULL, NULL
+        'rank' AS kind,
+        if(r.rank IS NULL, format('unknown rank, trace {}', r.trace_id), format('rank {}', r.rank))
+            AS name,
+        if(r.rank IS NULL, [], [r.rank]) AS ranks,
+        r.node, r.excess_ns AS delay_ns, r.peer_own_ns AS like_ns,
+        r.limit_ns - r.peer_own_ns AS limit_ns,
+        r.peer_count AS like_count,
+        r.late_ns > r.excess_ns / 2 AS is_once,
+        r.late_class AS class, r.late_pg_name AS pg_name, r.late_number AS number,
+        r.caused_wait_ns, r.waiting_rank_count, r.longest_waiting_rank, r.max_caused_wait_ns
     FROM rank_waits AS r
     LEFT JOIN slow_node AS s ON r.node = s.node
     -- A rank of a slow node has its own row only if it is much slower than the node.
     WHERE r.is_outlier AND (s.node IS NULL OR r.excess_ns > 2 * s.delay_ns)
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
-        'link',
+        'link' AS kind,
         if(
             sender_rank IS NULL,
             format('{} group {}', coalesce(dimension, 'process'), coalesce(pg_name, '?')),
             format('rank {} to {}', sender_rank, receiver_rank)
-        ),
-        if(sender_rank IS NULL, ranks[:1], [sender_rank::INTEGER, receiver_rank::INTEGER]),
-        if(len(nodes) = 1, nodes[1], NULL),
-        excess_ns, peer_transfer_ns, NULL, peer_count, NULL, class, pg_name, NULL,
-        0,
-        0,
-        NULL,
-        0,
-        bus_bytes_per_s, peer_bus_bytes_per_s
+        ) AS name,
+        if(sender_rank IS NULL, ranks[:1], [sender_rank::INTEGER, receiver_rank::INTEGER]) AS ranks,
+        if(len(nodes) = 1, nodes[1], NULL) AS node,
+        excess_ns AS delay_ns, peer_transfer_ns AS like_ns, peer_count AS like_count, class,
+        pg_name,
+        0 AS caused_wait_ns,
+        0 AS waiting_rank_count,
+        0 AS max_caused_wait_ns,
+        bus_bytes_per_s, peer_bus_bytes_per_s AS like_bus_bytes_per_s
     FROM group_transfers
     WHERE is_outlier
 )

@@ -30,46 +30,34 @@ WITH matched AS (
     SELECT
         *,
         regexp_replace(match_id, '/(seq|order)/\d+/\d+$', '') AS group_key,
-        wait_ns > 0 AS has_waited
+        wait_ns > 0 AS has_waited,
+        any_value(rank) FILTER (is_last) OVER (PARTITION BY match_id) AS straggler_rank
     FROM collective_matches
     WHERE reason IS NULL
 ),
 
-last_one AS (
-    SELECT match_id, any_value(rank) FILTER (is_last) AS straggler_rank
-    FROM matched
-    GROUP BY match_id
-),
-
 followed AS (
     SELECT
-        m.*,
-        l.straggler_rank,
-        sum(m.wait_ns) OVER before AS waited_before_ns,
-        coalesce(sum(m.wait_ns) OVER before, 0) + m.wait_ns AS waited,
-        if(lag(m.has_waited) OVER before, lag(l.straggler_rank) OVER before, NULL) AS behind_rank
-    FROM matched AS m
-    INNER JOIN last_one AS l USING (match_id)
+        *,
+        sum(wait_ns) OVER before AS waited_before_ns,
+        coalesce(sum(wait_ns) OVER before, 0) + wait_ns AS waited,
+        if(lag(has_waited) OVER before, lag(straggler_rank) OVER before, NULL) AS behind_rank
+    FROM matched
     WINDOW before AS (
-        PARTITION BY m.trace_id, m.device ORDER BY m.ts_ns, m.event_id
+        PARTITION BY trace_id, device ORDER BY ts_ns, event_id
         ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
     )
 ),
 
-since AS (
+straggler AS (
     SELECT
-        match_id, trace_id, rank, behind_rank, is_last,
+        match_id, trace_id, rank, behind_rank,
         coalesce(waited_before_ns, 0) - coalesce(
             lag(waited) OVER (PARTITION BY trace_id, device, group_key ORDER BY ts_ns, event_id),
             0
         ) AS own_wait_ns
     FROM followed
-),
-
-straggler AS (
-    SELECT *
-    FROM since
-    WHERE is_last
+    QUALIFY is_last
 ),
 
 one AS (
@@ -80,12 +68,6 @@ one AS (
     FROM matched AS m
     INNER JOIN straggler AS s USING (match_id)
     WHERE m.wait_ns > 0 AND NOT m.is_last
-),
-
-dimension AS (
-    SELECT pg_name, rank, min(dimension) AS dimension
-    FROM parallel_members
-    GROUP BY pg_name, rank
 ),
 
 summed AS (
@@ -105,13 +87,13 @@ summed AS (
 )
 
 SELECT
-    s.straggler_rank, n.node, d.dimension, s.pg_name, s.class, s.match_count, s.wait_ns,
-    s.passed_on_ns, s.behind_rank, s.waiting_rank_count, s.longest_waiting_rank, s.max_wait_ns,
+    s.straggler_rank, n.node, dimension_of(s.pg_name, s.straggler_rank) AS dimension, s.pg_name,
+    s.class, s.match_count, s.wait_ns, s.passed_on_ns, s.behind_rank, s.waiting_rank_count,
+    s.longest_waiting_rank, s.max_wait_ns,
     100.0 * s.wait_ns / sum(s.wait_ns) OVER ()::BIGINT AS wait_pct,
     2 * s.passed_on_ns > s.wait_ns AS is_passed_on
 FROM summed AS s
 LEFT JOIN rank_nodes() AS n USING (trace_id)
-LEFT JOIN dimension AS d ON s.pg_name = d.pg_name AND s.straggler_rank = d.rank
 QUALIFY
     $limit = 0
     OR row_number() OVER (

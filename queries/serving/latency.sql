@@ -24,15 +24,11 @@
 WITH counted AS (
     SELECT
         run_id,
+        unnest(['e2e', 'ttft', 'tpot', 'itl', 'client_wait']) AS metric,
         count(*) FILTER (is_ok) AS ok_count,
         count(*) FILTER (is_measured AND NOT is_ok) AS left_out_count
     FROM request_times($since)
     GROUP BY run_id
-),
-
-metric AS (
-    SELECT c.*, unnest(['e2e', 'ttft', 'tpot', 'itl', 'client_wait']) AS metric
-    FROM counted AS c
 ),
 
 -- Select percentiles by position in sorted order, because DuckDB can sort on disk. quantile_disc
@@ -63,7 +59,7 @@ SELECT
     r.folder_name AS run, r.engine, m.metric,
     coalesce(s.value_count, 0) AS value_count,
     s.mean_ns, s.p50_ns, s.p90_ns, s.p99_ns, s.max_ns, m.ok_count, m.left_out_count, r.outcome
-FROM metric AS m
+FROM counted AS m
 INNER JOIN run AS r USING (run_id)
 LEFT JOIN summed AS s USING (run_id, metric)
 ORDER BY r.engine, r.run_id, list_position(['e2e', 'ttft', 'tpot', 'itl', 'client_wait'], m.metric)

@@ -50,22 +50,16 @@ ranked AS (
     SELECT
         run_id, value_ns,
         row_number() OVER (PARTITION BY run_id ORDER BY value_ns) AS position,
-        count(*) OVER (PARTITION BY run_id) AS request_count,
+        count(value_ns) OVER (PARTITION BY run_id) AS request_count,
+        count(*) OVER (PARTITION BY run_id) - request_count AS left_out_count,
         count(*) OVER (PARTITION BY run_id ORDER BY value_ns) AS cumulative_count
     FROM queued
-    WHERE value_ns IS NOT NULL
-),
-
-left_out AS (
-    SELECT run_id, count(*) AS left_out_count
-    FROM queued
-    WHERE value_ns IS NULL
-    GROUP BY run_id
+    QUALIFY value_ns IS NOT NULL
 ),
 
 -- Values at ranks ceil(k * request_count / points), for k from 1 to points.
 picked AS (
-    SELECT DISTINCT run_id, value_ns, cumulative_count, request_count
+    SELECT DISTINCT run_id, value_ns, cumulative_count, request_count, left_out_count
     FROM ranked
     WHERE
         $points <= 0
@@ -75,9 +69,7 @@ picked AS (
 SELECT
     n.folder_name AS run, n.engine, p.value_ns, p.cumulative_count,
     100.0 * p.cumulative_count / p.request_count AS cumulative_pct,
-    p.request_count,
-    coalesce(o.left_out_count, 0) AS left_out_count
+    p.request_count, p.left_out_count
 FROM picked AS p
 INNER JOIN run AS n USING (run_id)
-LEFT JOIN left_out AS o USING (run_id)
 ORDER BY n.engine, n.run_id, p.value_ns

@@ -49,22 +49,15 @@ WITH served AS (
 span AS (
     SELECT
         run_id, request_id, first_step, last_step,
-        min(first_step) OVER (PARTITION BY run_id, request_id) AS very_first_step
+        min(first_step) OVER requests AS very_first_step,
+        sum(last_step - first_step + 1) OVER requests AS step_count
     FROM request_step
-),
-
-counted AS (
-    SELECT
-        run_id, request_id,
-        any_value(very_first_step) AS very_first_step,
-        sum(last_step - first_step + 1)::BIGINT AS step_count
-    FROM span
-    GROUP BY run_id, request_id
+    WINDOW requests AS (PARTITION BY run_id, request_id)
 ),
 
 stepped AS (
     SELECT
-        t.run_id, p.request_id, t.trace_id, s.step, s.dur_ns,
+        t.run_id, p.request_id, p.step_count, t.trace_id, s.step, s.dur_ns,
         s.ts_ns + nullif(t.base_time_ns, 0) AS start_unix_ns,
         s.step = p.very_first_step AS is_first
     FROM trace AS t
@@ -86,6 +79,7 @@ judged AS (
 summed AS (
     SELECT
         d.trace_id, d.rank, d.device, j.run_id, j.request_id,
+        any_value(j.step_count)::BIGINT AS step_count,
         count(*) AS traced_step_count,
         max(j.queue_ns) AS queue_ns,
         count(*) FILTER (j.is_prefill) AS prefill_step_count,
@@ -104,13 +98,12 @@ summed AS (
 
 SELECT
     s.rank, s.device, r.folder_name AS run, s.request_id, r.is_profiled, r.outcome,
-    r.prompt_token_count, r.output_token_count, r.e2e_ns, r.ttft_ns, s.queue_ns, c.step_count,
+    r.prompt_token_count, r.output_token_count, r.e2e_ns, r.ttft_ns, s.queue_ns, s.step_count,
     s.traced_step_count, s.prefill_step_count, s.prefill_ns, s.decode_step_count, s.decode_step_ns,
     s.longest_step, s.longest_step_ns, s.wall_ns, s.idle_ns,
     100.0 * s.idle_ns / nullif(s.wall_ns + s.idle_ns, 0) AS idle_pct
 FROM summed AS s
 INNER JOIN served AS r USING (run_id, request_id)
-INNER JOIN counted AS c USING (run_id, request_id)
 QUALIFY
     $limit = 0
     OR row_number() OVER (

@@ -21,15 +21,11 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
 
     judged AS (
         SELECT
-            trace_id, step, ts_ns, end_ns, request_count,
-            max(request_count) OVER (PARTITION BY trace_id) AS max_running_count
+            trace_id, step, ts_ns, end_ns,
+            max(request_count) OVER (PARTITION BY trace_id) AS max_running_count,
+            100.0 * request_count >= (100.0 - tolerance_pct) * max_running_count AS is_within
         FROM with_counts
         WHERE has_counts AND (phase <> 'prefill' OR NOT has_decode)
-    ),
-
-    flagged AS (
-        SELECT *, 100.0 * request_count >= (100.0 - tolerance_pct) * max_running_count AS is_within
-        FROM judged
     ),
 
     numbered AS (
@@ -38,7 +34,7 @@ CREATE OR REPLACE MACRO steady_window(steps, tolerance_pct) AS TABLE (
             count(if(NOT is_within, 1, NULL)) OVER (
                 PARTITION BY trace_id ORDER BY ts_ns, step
             ) AS section
-        FROM flagged
+        FROM judged
     ),
 
     run AS (

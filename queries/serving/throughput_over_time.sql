@@ -55,25 +55,15 @@ time_point AS (
     SELECT
         run_id,
         unnest(token_ns) AS at_ns,
-        unnest(token_counts) AS token_count,
-        0 AS sent,
-        0 AS ended,
-        0 AS ok
+        unnest(token_counts) AS token_count
     FROM measured
     WHERE is_ok
-    UNION ALL
-    SELECT
-        run_id, sent_ns AS at_ns,
-        0 AS token_count,
-        1 AS sent,
-        0 AS ended,
-        0 AS ok
+    UNION ALL BY NAME
+    SELECT run_id, sent_ns AS at_ns, 1 AS sent
     FROM measured
-    UNION ALL
+    UNION ALL BY NAME
     SELECT
         run_id, end_ns AS at_ns,
-        0 AS token_count,
-        0 AS sent,
         1 AS ended,
         is_ok::INTEGER AS ok
     FROM measured

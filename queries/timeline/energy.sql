@@ -111,7 +111,7 @@ loads AS (
         any_value(n.load_start_unix_ns - t.base_time_ns) + max(r.end_ns) AS end_ns,
         count(*) FILTER (r.outcome = 'ok') AS request_count,
         if(bool_and(r.output_token_count IS NOT NULL), sum(r.output_token_count)::BIGINT, NULL)
-            AS token_count
+            AS load_token_count
     FROM request AS r
     INNER JOIN run AS n USING (run_id)
     INNER JOIN trace AS t USING (run_id)
@@ -123,7 +123,7 @@ step_tokens AS (
     SELECT
         t.trace_id,
         n.batch_size::BIGINT * n.sequence_length * coalesce(n.gradient_accumulation, 1)
-            AS token_count
+            AS step_token_count
     FROM trace AS t
     INNER JOIN run AS n USING (run_id)
     WHERE n.stage IN ('pretrain', 'finetune') AND n.tensor_size = 1 AND n.pipeline_size = 1
@@ -218,11 +218,9 @@ SELECT
     j.energy_j,
     1e9 * j.energy_j / j.covered_ns AS mean_power_w,
     j.covered_pct, j.sample_count,
-    CASE j.scope WHEN 'load' THEN l.token_count WHEN 'step' THEN t.token_count END AS token_count,
+    if(j.scope = 'step', t.step_token_count, l.load_token_count) AS token_count,
     l.request_count,
-    j.full_energy_j / nullif(
-        CASE j.scope WHEN 'load' THEN l.token_count WHEN 'step' THEN t.token_count END, 0
-    ) AS token_energy_j,
+    j.full_energy_j / nullif(token_count, 0) AS token_energy_j,
     j.full_energy_j / nullif(l.request_count, 0) AS request_energy_j,
     c.name AS counter, c.source, c.clock, j.reason
 FROM judged AS j

@@ -88,6 +88,10 @@ FIGURES = {
         Figure("communication", "device", "comm_ns"),
         Figure("overlap", "device", "overlap_ns", params=ALL),
     ],
+    "number of copies and sets by class": [
+        Figure("kernel_classes", "class", "kernel_count", is_copied_or_set),
+        Figure("memcpy", "direction", "copy_count", is_copied_or_set),
+    ],
     "copies and sets by class": [
         Figure("kernel_classes", "class", "kernel_ns", is_copied_or_set),
         Figure("memcpy", "direction", "kernel_ns", is_copied_or_set),

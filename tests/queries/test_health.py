@@ -7,14 +7,6 @@ from traces_by_hand import kernel, span
 
 import tracekit
 
-FIRST = (
-    "implausible_records",
-    "rejected", "repaired", "truncated", "rank_unknown", "duplicate_ranks", "missing_ranks",
-    "device_events", "device_time_linked", "unlinked_device_events", "device_time_classified",
-    "zero_duration_device_events", "same_stream_overlaps", "started_before_launch_returned",
-    "unfinished_ops", "profiler_overhead",
-)  # fmt: skip
-
 
 def test_everything_that_can_be_wrong(tiny_trace):
     events = [
@@ -36,9 +28,8 @@ def test_everything_that_can_be_wrong(tiny_trace):
     with tracekit.open(path, cache=False) as trace:
         assert trace.health() == trace.query("health")
         rows = trace.health().to_dicts()
-    assert [row["metric"] for row in rows][: len(FIRST)] == list(FIRST)
     found = {row["metric"]: (row["value"], row["unit"], row["severity"]) for row in rows}
-    assert {metric: row for metric, row in found.items() if metric in FIRST} == {
+    wanted = {
         "implausible_records": (0, "count", "ok"),
         "rejected": (2, "count", "warn"),
         "repaired": (1, "count", "note"),
@@ -56,6 +47,7 @@ def test_everything_that_can_be_wrong(tiny_trace):
         "unfinished_ops": (2, "count", "note"),
         "profiler_overhead": (2500, "ns", "note"),
     }
+    assert found.items() >= wanted.items()
 
 
 def test_paths_of_modules_in_thousands_of_others_are_cut(tiny_trace):

@@ -127,8 +127,6 @@ def test_analyses_agree(answered, path):
         assert all(row[part] >= 0 for part in parts)
 
     classes = ask("kernel_classes").to_dicts()
-    if "cpu" not in {row["device"] for row in timeline}:
-        assert per_device(classes, "kernel_count") == per_device(timeline, "event_count")
     for row in timeline:
         place = (row["rank"], row["device"])
         here = [kind for kind in classes if (kind["rank"], kind["device"]) == place]
@@ -139,11 +137,6 @@ def test_analyses_agree(answered, path):
     steps = ask("steps").to_dicts()
     if steps:
         assert per_device(steps, "wall_ns") == per_device(timeline, "busy_ns")
-
-    memcpy = ask("memcpy").to_dicts()
-    copies = [r for r in classes if r["kind"] == "memcpy" or r["class"] == "memset"]
-    assert sum(r["kernel_ns"] for r in memcpy) == sum(r["kernel_ns"] for r in copies)
-    assert sum(r["copy_count"] for r in memcpy) == sum(r["kernel_count"] for r in copies)
 
     about = ask("trace").to_dicts()
     events = sum(row["device_event_count"] for row in about)

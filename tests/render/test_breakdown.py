@@ -2,12 +2,10 @@
 
 import re
 
-import pytest
 from traces_by_hand import call, kernel, span, work
 
 from tracekit.analysis.result import Column, Result
-from tracekit.errors import UsageError
-from tracekit.render import FORMATS, renderer
+from tracekit.render import FORMATS
 from tracekit.render._text import cell_width
 
 
@@ -132,12 +130,6 @@ def test_hostile_text_is_escaped(breakdown, rendered):
             assert all(cell_width(line) <= 100 for line in text.splitlines())
     for name in FORMATS:
         assert not set("\x1b\u202e\r") & set(rendered(data, name))
-
-
-def test_unknown_formats_are_refused():
-    with pytest.raises(UsageError, match="unknown format 'xml'") as caught:
-        renderer("xml")
-    assert caught.value.hint == "formats: brief, csv, csv_plain, json, markdown, table"
 
 
 def test_no_rows_in_any_format(rendered):

@@ -143,17 +143,12 @@ _MAX_SHOWN = 200
 # -- Reading ---------------------------------------------------------------------------------------
 
 
-def builtin_text(file_name: str) -> str:
-    """Return the text of a file of ``queries/rules``."""
-    return (QUERIES / "rules" / file_name).read_text("utf-8")
-
-
 @cache
 def builtin_content(file_name: str) -> dict[str, Any]:
     """Return the tables of a file of ``queries/rules`` by name."""
     import tomllib
 
-    return tomllib.loads(builtin_text(file_name))
+    return tomllib.loads((QUERIES / "rules" / file_name).read_text("utf-8"))
 
 
 def load_kernel_rules(user_file: Path | None = None) -> list[Rule]:

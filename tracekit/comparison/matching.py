@@ -90,7 +90,7 @@ _TOP = ""
 """The root, around all modules."""
 
 _DEEPEST = 32
-"""Parent of each place, where its unmatched work is matched next."""
+"""Depth at which unmatched work of all deeper places is matched next."""
 
 
 def _places_of(base: Side, new: Side, alignment: Alignment) -> dict[str, str]:

@@ -168,7 +168,7 @@ def _temporary_link(path: Path) -> Iterator[Path]:
             folders.callback(shutil.rmtree, folder, ignore_errors=True)
             (folder / path.name).hardlink_to(resolved)
             name = folder / path.name
-        if name is None and not _is_writable(resolved):
+        if name is None and not any(os.access(one, os.W_OK) for one in (resolved, resolved.parent)):
             name = resolved
         if name is None:
             folder = temporary_folder()
@@ -176,10 +176,6 @@ def _temporary_link(path: Path) -> Iterator[Path]:
             name = folder / path.name
             shutil.copyfile(resolved, name)
         yield name
-
-
-def _is_writable(file: Path) -> bool:
-    return os.access(file, os.W_OK) or os.access(file.parent, os.W_OK)
 
 
 def attach_stores(

@@ -48,7 +48,12 @@ class Chart(Struct, frozen=True):
             "title": self.title,
             "width": _WIDTH_PX,
             **self._spec_with_labels(),
-            "datasets": {name: _json_rows(result) for name, result in self.data.items()},
+            "datasets": {
+                name: [
+                    {key: _value(value) for key, value in row.items()} for row in result.to_dicts()
+                ]
+                for name, result in self.data.items()
+            },
             "config": {"view": {"stroke": None}, "axis": {"labelLimit": 260}},
         }
 
@@ -165,10 +170,6 @@ def _converter() -> Any:
 def _newest_vega_lite() -> str:
     known: Sequence[str] = _converter().get_vegalite_versions()
     return max(known, key=lambda version: [int(part) for part in version.split(".")])
-
-
-def _json_rows(result: Result) -> list[dict[str, Any]]:
-    return [{name: _value(value) for name, value in row.items()} for row in result.to_dicts()]
 
 
 def _value(value: Any) -> Any:

@@ -233,8 +233,9 @@ def advise(
     """
     candidates = [
         Candidate(
-            name, what, place, _parts_of(change and _METHOD_OF.get(name, change)), cost_ns, remedy,
-            evidence,
+            name, what, place,
+            tuple(_METHOD_OF.get(name, change).split(SEPARATOR)) if change else (),
+            cost_ns, remedy, evidence,
         )
         for name, answer in rules
         for what, place, change, cost_ns, remedy, evidence in answer().rows
@@ -392,7 +393,3 @@ def _with_joint_gains(result: Sequence[_Predicted], replay: Predictor) -> list[A
                 joint_pct = max(min(joint, joint_pct + (prediction.gain_pct or 0.0)), joint_pct)
         advice.append(Advice(one, prediction, max(joint_pct, prediction.gain_pct or 0.0)))
     return advice
-
-
-def _parts_of(change: str | None) -> tuple[str, ...]:
-    return tuple(change.split(SEPARATOR)) if change else ()

@@ -18,8 +18,6 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, TextIO
 
-from tracekit.errors import UsageError
-
 if TYPE_CHECKING:
     from tracekit.analysis.result import Result
 
@@ -46,8 +44,6 @@ FORMATS = ("brief", "csv", "csv_plain", "json", "markdown", "table")
 
 def renderer(name: str) -> Renderer:
     """Return the render function of a format."""
-    if name not in FORMATS:
-        raise UsageError(f"unknown format {name!r}", hint="formats: " + ", ".join(FORMATS))
     if name == "csv_plain":
         return partial(renderer("csv"), keeps_formulas=True)  # type: ignore[call-arg]
     render: Renderer = import_module(f"{__name__}.{name}").render
