@@ -199,7 +199,8 @@ def _words() -> dict[str, dict[str, str]]:
 
 def name_here(word: str, kind: str = "tables") -> str | None:
     """Return tracekit's name for a name in another tool; `kind` is `tables` or `columns`."""
-    return _words()[kind].get(word.strip('"').lower().removeprefix("get_"))
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|\W+", "_", word.strip('"')).lower()
+    return _words()[kind].get(words.removeprefix("get_"))
 
 
 def renamed(name: str) -> str:
