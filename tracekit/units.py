@@ -147,16 +147,16 @@ def format_ms(ns: int | float, decimals: int = 3) -> str:
     return format_scaled(ns, NS_PER_MS, decimals)
 
 
-def format_least(ns: int | float, decimals: int) -> str:
-    """Return nanoseconds as milliseconds without the unit.
+def format_least(value: int | float, decimals: int, factor: int = NS_PER_MS) -> str:
+    """Return a value in units of `factor`, by default nanoseconds as milliseconds, without the unit.
 
     A positive value that would be rounded to 0 is shown as, for example, `<0.1`.
     """
-    if not ns:
+    if not value:
         return "0"
-    text = format_ms(ns, decimals)
+    text = format_scaled(value, factor, decimals)
     least = f"{10**-decimals:.{decimals}f}"
-    return f"<{least}" if ns > 0 and not float(text.replace(",", "")) else text
+    return f"<{least}" if value > 0 and not float(text.replace(",", "")) else text
 
 
 def format_duration(ns: int | float) -> str:

@@ -188,14 +188,16 @@ def gain_text(row: Mapping[str, Any]) -> str:
 
 
 def recording_text(step: RunStep | None, step_count: int) -> str | None:
-    if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
+    if step is None or step.run_ns is None or step.ratio is None:
         return None
     run = format_short(step.run_ns)
     if step.low_ns is not None and step.high_ns is not None and step.low_ns < step.high_ns:
         basis = "estimated," if step.basis == "constants" else "median, p10–p90"
         run = f"{run} ({basis} {format_interval(step.low_ns, step.high_ns)})"
     unit = "step" if step_count else "run"
-    text = f"Unprofiled {unit}: {run}; the recorded one takes {step.ratio:.1f} times as long."
+    text = f"Unprofiled {unit}: {run}"
+    longer = f"; the recorded one takes {step.ratio:.1f} times as long" if step.ratio >= 1.05 else ""
+    text = f"{text}{longer}."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."
     steps = f" ({step_count:,} steps and the work around them)" if step_count > 1 else ""

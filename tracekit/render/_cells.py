@@ -152,9 +152,13 @@ def _number_format(
     if step is None:
         return name, "", _grouped
     factor, shown = step
-    decimals = 0 if factor == 1 else _DECIMALS
     if factor > 1 and decimals_of is short_decimals:
-        decimals = 1 if max(sizes) >= 10 * factor else 2
+        lower_factor, lower = scale_step(unit, max(sizes) / 1000) or step
+        if min(sizes) < factor / 10 and min(sizes) >= lower_factor:
+            factor, shown = lower_factor, lower
+        decimals = 0 if factor == 1 else 1 if max(sizes) >= 10 * factor else 2
+        return stem, shown, lambda value: format_least(value, decimals, factor)
+    decimals = 0 if factor == 1 else _DECIMALS
     if sizes and min(sizes) * 10**decimals < _SMALLEST * factor and factor > 1:
         return stem or name, "", lambda value: _scaled(unit, value)
     return stem, shown, lambda value: format_scaled(value, factor, decimals)
