@@ -178,6 +178,9 @@ def format_short(ns: int | float) -> str:
 def format_interval(low_ns: int | float, high_ns: int | float) -> str:
     """Return an interval of times, such as `39.2 to 47.2 ms`."""
     low, high = format_short(low_ns), format_short(high_ns)
+    if low == high and low_ns < high_ns:
+        decimals = short_decimals((high_ns - low_ns,))
+        low, high = format_ms(low_ns, decimals), f"{format_ms(high_ns, decimals)} ms"
     return f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
 
 

@@ -223,6 +223,13 @@ def test_bars_of_phases_show_the_unprofiled_idle_time(cli, tiny_trace, monkeypat
     assert not any("░" in row for row in rows)
 
 
+def test_json_contains_the_unprofiled_step_and_mfu(cli, tiny_trace):
+    """Regression test: only the table had them."""
+    events = [span("user_annotation", "ProfilerStep#1", 0, 100), *work(1, 10, 90, 1)]
+    results = cli("breakdown", tiny_trace(events), "--no-cache", "--format", "json").json()
+    assert {"unprofiled", "run_phases", "mfu"} <= results.keys()
+
+
 def test_steps_without_device_work_do_not_count_in_means(cli, tiny_trace):
     events = [
         span("user_annotation", f"ProfilerStep#{n}", 100 * n, 100 * n + 100) for n in (1, 2, 3)

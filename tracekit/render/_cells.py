@@ -123,14 +123,12 @@ def figure_column(
 
     `alike` are the numbers that share decimals; the default is `values`.
     """
-    numbers = values if alike is None else alike
-    _, unit, number_text = _number_format(
-        name, [value for value in numbers if _is_number(value)], short_decimals
-    )
+    numbers = [value for value in (values if alike is None else alike) if _is_number(value)]
+    _, unit, number_text = _number_format(name, numbers, short_decimals)
     cells = [number_text(value) if _is_number(value) else plain_text(value) for value in values]
     is_number = all(value is None or _is_number(value) for value in values)
     # Some titles contain the unit: `% of window`.
-    return TextColumn(name, title, cells, is_number, "" if "%" in title else unit)
+    return TextColumn(name, title, cells, is_number, "" if "%" in title or not numbers else unit)
 
 
 def _number_format(
