@@ -212,7 +212,8 @@ def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:
     """Return the error for an unknown analysis, with a hint that names close matches."""
     catalog = load_catalog()
     if here := name_here(name):
-        hint = f"in tracekit: {here}"
+        named = re.findall(r"(\w+)\(\)", here)
+        hint = f"did you mean {' or '.join(named)}?" if named else f"in tracekit: {here}"
     elif name in catalog.tables or name in catalog.views:
         hint = f'it is for SQL: tracekit sql TRACE "FROM {name} LIMIT 10"'
     else:
