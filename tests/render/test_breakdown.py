@@ -77,12 +77,15 @@ def test_a_healthy_trace_is_reported_as_healthy(breakdown, rendered):
 
 def test_omitted_findings_of_health_are_counted(breakdown, rendered):
     """Regression test: half of a finding was shown, and the rest omitted silently."""
-    rows = (
+    rows = [
         {"metric": f"a_long_name_of_{at}", "severity": severity}
         for at, severity in enumerate(["warn"] * 3 + ["note"] * 6)
-    )
+    ]
     text = rendered({"health": changed(breakdown["health"], *rows)}, "table", width=72)
     assert text == "Data quality  3 warnings; 6 notes (tracekit query health)\n"
+    text = rendered({"health": changed(breakdown["health"], *rows)}, "table", width=80)
+    assert text.startswith("Data quality  3 warnings: a long name of 0 ")
+    assert "notes" not in text
 
 
 def test_findings_of_several_ranks_have_all_their_values(breakdown, rendered):
