@@ -148,7 +148,7 @@ def format_ms(ns: int | float, decimals: int = 3) -> str:
 
 
 def format_least(value: int | float, decimals: int, factor: int = NS_PER_MS) -> str:
-    """Return a value in units of `factor`, by default nanoseconds as milliseconds, without the unit.
+    """Return a value in units of `factor` without the unit; by default, nanoseconds as ms.
 
     A positive value that would be rounded to 0 is shown as, for example, `<0.1`.
     """

@@ -157,7 +157,11 @@ def test_no_statement_is_refused(connection, text):
         ("SELECT * FROM zzzzz", "Catalog Error", "SHOW TABLES"),
         ("SELECT ts FROM event", "Binder Error", "ts_ns"),
         ("SELECT nme FROM event", "Binder Error", "did you mean name"),
-        ("SELECT e.modul_path FROM event AS e", "Binder Error", "did you mean module_path? It is in work"),
+        (
+            "SELECT e.modul_path FROM event AS e",
+            "Binder Error",
+            "did you mean module_path? It is in work",
+        ),
         ('SELECT "correlationId" FROM event', "Binder Error", "in tracekit: correlation"),
         ("SELECT operator FROM event", "Binder Error", "column op is in work"),
         ("SELECT e.zzzzz FROM event AS e", "Binder Error", 'bindings: "'),

@@ -221,7 +221,9 @@ def test_bars_of_phases_show_the_unprofiled_idle_time(cli, tiny_trace, monkeypat
         lambda data: dict.fromkeys(data["phase_totals"].column("phase"), idle),
     )
     shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
-    title, *rows = next(part for part in shown.split("\n\n") if part.startswith("Phases")).split("\n")
+    title, *rows = next(part for part in shown.split("\n\n") if part.startswith("Phases")).split(
+        "\n"
+    )
     assert title.split()[-7:] == ["busy", "ms", "idle", "ms", "profiled", "idle", "ms"]
     assert not any("░" in row for row in rows)
 

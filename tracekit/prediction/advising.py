@@ -196,7 +196,9 @@ def recording_text(step: RunStep | None, step_count: int) -> str | None:
         run = f"{run} ({basis} {format_interval(step.low_ns, step.high_ns)})"
     unit = "step" if step_count else "run"
     text = f"Unprofiled {unit}: {run}"
-    longer = f"; the recorded one takes {step.ratio:.1f} times as long" if step.ratio >= 1.05 else ""
+    longer = (
+        f"; the recorded one takes {step.ratio:.1f} times as long" if step.ratio >= 1.05 else ""
+    )
     text = f"{text}{longer}."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."

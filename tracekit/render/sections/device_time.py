@@ -349,7 +349,7 @@ def phases(screen: Screen) -> list[Text]:
         columns += figures(shown, {"span_pct": "% of window"})
     title, labels = per_step("Phases", screen), [row["phase"] for row in shown]
     comm_label = {"exposed_comm": "comm"} if any(row[comm] for row in shown) else {}
-    legend = _legend({"compute": "busy", "idle": titles[first_idle]} | comm_label)
+    legend = _legend({"compute": "busy", "idle": "idle"} | comm_label)
     return [
         *screen.block(title, labels, columns, bars=bars, of=len(rows), legend=legend),
         *note,
