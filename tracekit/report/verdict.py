@@ -46,7 +46,8 @@ def sentences(
     if part := by_topic.get("largest_part"):
         results.append(
             f"Biggest cost: {printable(part['subject'])} kernels, "
-            f"{_work_of_run(part, step, classes) or _amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
+            f"{_work_of_run(part, step, classes) or _amount(part)}, "
+            f"in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := by_topic.get("largest_loss"):
         results.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
