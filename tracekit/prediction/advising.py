@@ -23,7 +23,6 @@ from tracekit.prediction.edges import NothingChosenError
 from tracekit.prediction.predicting import Prediction, Predictor, RunStep
 from tracekit.units import (
     NS_PER_S,
-    format_duration,
     format_interval,
     format_ms,
     format_short,
@@ -111,11 +110,13 @@ class Advice(Struct, frozen=True):
             return None
         texts = []
         for name, figure in FIGURES.items():
+            values = [one[name] for one in (load.recorded, load.predicted, load.low, load.high)]
+            is_time = name.endswith("_ns")
+            decimals = short_decimals(values[:1])
             before, after, low, high = (
-                format_duration(round(one[name])) if name.endswith("_ns") else f"{one[name]:,.0f}"
-                for one in (load.recorded, load.predicted, load.low, load.high)
+                format_ms(value, decimals) if is_time else f"{value:,.0f}" for value in values
             )
-            texts.append(f"{figure} {before} → {after} ({low} to {high})")
+            texts.append(f"{figure} {before} → {after}{' ms' * is_time} ({low} to {high})")
         return ", ".join(texts)
 
     @property
