@@ -152,7 +152,7 @@ def _number_format(
     factor, shown = step
     if factor > 1 and decimals_of is short_decimals:
         lower_factor, lower = scale_step(unit, max(sizes) / 1000) or step
-        if min(sizes) < factor / 10 and min(sizes) >= lower_factor:
+        if lower_factor <= min(sizes) < factor / 10 and max(sizes) < 100 * factor:
             factor, shown = lower_factor, lower
         decimals = 0 if factor == 1 else 1 if max(sizes) >= 10 * factor else 2
         return stem, shown, lambda value: format_least(value, decimals, factor)
