@@ -243,7 +243,7 @@ class Trace:
 
         analyses = load_catalog().analyses
         if name not in analyses and (today := renamed(name)) != name:
-            warnings.warn(f"{name} is now {today}", FutureWarning, stacklevel=4)
+            warnings.warn(f"{name} is now {today}", FutureWarning, stacklevel=5)
             name = today
         if "per" in params and name in analyses:
             name = analyses.member(name, params["per"])

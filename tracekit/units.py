@@ -147,16 +147,16 @@ def format_ms(ns: int | float, decimals: int = 3) -> str:
     return format_scaled(ns, NS_PER_MS, decimals)
 
 
-def format_least(ns: int | float, decimals: int) -> str:
-    """Return nanoseconds as milliseconds without the unit.
+def format_least(value: int | float, decimals: int, factor: int = NS_PER_MS) -> str:
+    """Return a value in units of `factor` without the unit; by default, nanoseconds as ms.
 
     A positive value that would be rounded to 0 is shown as, for example, `<0.1`.
     """
-    if not ns:
+    if not value:
         return "0"
-    text = format_ms(ns, decimals)
+    text = format_scaled(value, factor, decimals)
     least = f"{10**-decimals:.{decimals}f}"
-    return f"<{least}" if ns > 0 and not float(text.replace(",", "")) else text
+    return f"<{least}" if value > 0 and not float(text.replace(",", "")) else text
 
 
 def format_duration(ns: int | float) -> str:
@@ -178,6 +178,9 @@ def format_short(ns: int | float) -> str:
 def format_interval(low_ns: int | float, high_ns: int | float) -> str:
     """Return an interval of times, such as `39.2 to 47.2 ms`."""
     low, high = format_short(low_ns), format_short(high_ns)
+    if low == high and low_ns < high_ns:
+        decimals = short_decimals((high_ns - low_ns,))
+        low, high = format_ms(low_ns, decimals), f"{format_ms(high_ns, decimals)} ms"
     return f"{low.removesuffix(high[high.rindex(' ') :])} to {high}"
 
 

@@ -45,7 +45,7 @@ passes AS (
 
 SELECT
     format(
-        'Gradients are all-reduced {} times for {} optimizer steps ({})', max(pass_count),
+        'Gradients are all-reduced {:,} times for {:,} optimizer steps ({})', max(pass_count),
         max(step_count), in_ms(max(comm_ns))
     ) AS what,
     'all-reduce of every micro-batch' AS place,

@@ -72,7 +72,7 @@ pieces AS (
 
 SELECT
     format(
-        '{} softmax and {} other kernels or ops between batched GEMMs take {}',
+        '{:,} softmax and {:,} other kernels or ops between batched GEMMs take {}',
         softmax_count, work_count - softmax_count, in_ms(work_ns) || of_ranks()
     ) AS what,
     'unfused attention' || coalesce(' in ' || module, '') AS place,

@@ -73,7 +73,7 @@ kernels AS (
 
 SELECT
     format(
-        '{} convolutions before a batch norm add a bias; the bias and its gradient take {}',
+        '{:,} convolutions before a batch norm add a bias; the bias and its gradient take {}',
         sum(work_count),
         in_ms(sum(saved_ns)) || of_ranks()
     ) AS what,

@@ -28,7 +28,7 @@ phases AS (
 
 SELECT
     format(
-        '{} kernels cast between fp32 and 16-bit types ({}{})', sum(cast_count),
+        '{:,} kernels cast between fp32 and 16-bit types ({}{})', sum(cast_count),
         in_ms(sum(cast_ns)), of_ranks()
     )
         AS what,

@@ -36,8 +36,8 @@ summed AS (
 
 SELECT
     format(
-        '{} host-to-device copies{} ({} from pageable memory, median size {:,} bytes): the host '
-        || 'waits {}, and the device runs nothing else for {}',
+        '{:,} host-to-device copies{} ({:,} from pageable memory, median size {:,} bytes): the '
+        || 'host waits {}, and the device runs nothing else for {}',
         copy_count, of_ranks(), pageable_count, median_bytes,
         in_ms(wait_ns), in_ms(wall_ns)
     ) AS what,

@@ -47,7 +47,7 @@ removable_work AS (
 
 SELECT
     format(
-        'Cross-entropy takes {} kernels; all but the one that a fused loss needs take {}',
+        'Cross-entropy takes {:,} kernels; all but the one that a fused loss needs take {}',
         sum(work_count), in_ms(sum(dur_ns)) || of_ranks()
     ) AS what,
     'unfused cross-entropy' AS place,

@@ -36,7 +36,7 @@ scaled AS (
 
 SELECT
     format(
-        '{}: {} chains of {} kernels; all but the longest kernel of each chain take {}',
+        '{}: {:,} chains of {} kernels; all but the longest kernel of each chain take {}',
         r.name, sum(s.chain_count),
         round(sum(s.work_count) / sum(s.chain_count))::BIGINT,
         in_ms(sum(s.saved_ns)) || of_ranks()

@@ -45,7 +45,7 @@ worst AS (
 
 SELECT
     format(
-        'The host waits for data: {}×, {} in total; this leaves the device idle for {}',
+        'The host waits for data: {:,}×, {} in total; this leaves the device idle for {}',
         wait_count, in_ms(wait_ns), in_ms(idle_ns)
     ) AS what,
     at_rank(rank, if(has_workers, 'slow data loader with workers', 'data loader without workers'))

@@ -27,7 +27,7 @@ kernels AS (
 
 SELECT
     format(
-        '{} kernels{} ({}) fill at most half of the SMs: {} has blocks for {:.0f} % of them',
+        '{:,} kernels{} ({}) fill at most half of the SMs: {} has blocks for {:.0f} % of them',
         sum(work_count)::BIGINT, of_ranks(), in_ms(sum(work_ns)),
         arg_max(name, (unused_ns, name))[:80], 100 * arg_max(block_share, (unused_ns, name))
     ) AS what,

@@ -28,7 +28,7 @@ WITH copies AS (
 
 SELECT
     format(
-        '{} copies of offloaded data, {} of them exposed', sum(copy_count),
+        '{:,} copies of offloaded data, {} of them exposed', sum(copy_count),
         in_ms(sum(wall_ns)) || of_ranks()
     ) AS what,
     'copies of offloaded data in ' || string_agg(DISTINCT phase, ', ' ORDER BY phase) AS place,

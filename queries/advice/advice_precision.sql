@@ -38,7 +38,7 @@ typed AS (
 
 SELECT
     format(
-        '{} GEMMs or convolutions of type {} take {}{}', work_count, dtype, in_ms(work_ns),
+        '{:,} GEMMs or convolutions of type {} take {}{}', work_count, dtype, in_ms(work_ns),
         of_ranks()
     ) AS what,
     dtype || ' GEMMs in ' || ops AS place,

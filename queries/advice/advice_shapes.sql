@@ -87,7 +87,7 @@ kernels AS (
 
 SELECT
     format(
-        '{} GEMMs have dimensions that are not multiples of 8, such as {} (M x N x K); at the '
+        '{:,} GEMMs have dimensions that are not multiples of 8, such as {} (M x N x K); at the '
         || 'rate of aligned GEMMs they would take {} less',
         sum(product_count), arg_max(size, work_ns - left_ns),
         in_ms(sum(work_ns - left_ns)) || of_ranks()

@@ -35,9 +35,9 @@ summed AS (
                 ),
                 CASE
                     WHEN step_count > 0 AND wait_count % step_count = 0
-                        THEN format('{} per step', wait_count // step_count)
-                    WHEN step_count > 0 THEN format('{} in {} steps', wait_count, step_count)
-                    ELSE format('{}×', wait_count)
+                        THEN format('{:,} per step', wait_count // step_count)
+                    WHEN step_count > 0 THEN format('{:,} in {:,} steps', wait_count, step_count)
+                    ELSE format('{:,}×', wait_count)
                 END,
                 in_ms(wait_ns)
             ), ', ' ORDER BY wait_ns DESC, place
@@ -48,7 +48,7 @@ summed AS (
 
 SELECT
     format(
-        'The host waits for the GPU in {}: {}×, {} in total{}{}', coalesce(op, call), wait_count,
+        'The host waits for the GPU in {}: {:,}×, {} in total{}{}', coalesce(op, call), wait_count,
         in_ms(wait_ns), of_ranks(), coalesce('; ' || list, '')
     ) AS what,
     'GPU sync: '

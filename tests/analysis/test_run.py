@@ -155,7 +155,17 @@ def test_no_statement_is_refused(connection, text):
     [
         ("SELECT * FROM evnt", "evnt", "event"),
         ("SELECT * FROM zzzzz", "Catalog Error", "SHOW TABLES"),
-        ("SELECT ts FROM event", "Binder Error", "bindings"),
+        ("SELECT ts FROM event", "Binder Error", "ts_ns"),
+        ("SELECT nme FROM event", "Binder Error", "did you mean name"),
+        (
+            "SELECT e.modul_path FROM event AS e",
+            "Binder Error",
+            "did you mean module_path? It is in work",
+        ),
+        ('SELECT "correlationId" FROM event', "Binder Error", "in tracekit: correlation"),
+        ("SELECT operator FROM event", "Binder Error", "column op is in work"),
+        ("SELECT e.zzzzz FROM event AS e", "Binder Error", 'bindings: "'),
+        ("SELECT 1 FROM event JOIN event AS e USING (phse)", "Binder Error", "did you mean phase?"),
         ("SELECT 1,\n selec 2 3", "Parser Error", "line 2"),
         ("SELECT error('boom')", "boom", "SHOW TABLES"),
         ("SELECT 'x'::INTEGER", "Conversion Error", "column 11"),

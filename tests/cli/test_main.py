@@ -203,6 +203,11 @@ def failing(monkeypatch):
     return fail_with
 
 
+def test_the_hint_for_an_analysis_without_query_is_the_command(cli):
+    error = cli("kernels", "x.json").stderr
+    assert error.endswith("hint: it is an analysis: tracekit query kernels TRACE\n")
+
+
 @pytest.mark.parametrize(
     ("kind", "exit_code"),
     [(UsageError, 2), (TraceError, 3), (StoreError, 4), (QueryError, 5), (WorkloadError, 6)],

@@ -35,8 +35,9 @@ def test_a_member_of_a_family_is_chosen_by_per(cli, opened):
     assert "step_span_ns" in cli("query", "phases", "--per=step", "--help").stdout
     assert cli("query", "phases", "--per", "day", trace).exit_code == 5
     assert opened(trace).query("phases", per="total").name == "phase_totals"
-    with pytest.warns(FutureWarning, match="layers"):
+    with pytest.warns(FutureWarning, match="layers") as caught:
         opened(trace).query("repeated_layers")
+    assert caught[0].filename == __file__
 
 
 def test_every_analysis_of_the_package_makes_a_command():

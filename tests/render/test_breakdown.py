@@ -6,6 +6,7 @@ from traces_by_hand import call, kernel, span, work
 
 from tracekit.analysis.result import Column, Result
 from tracekit.render import FORMATS
+from tracekit.render._cells import figure_column
 from tracekit.render._text import cell_width
 
 
@@ -74,12 +75,15 @@ def test_a_healthy_trace_is_reported_as_healthy(breakdown, rendered):
 
 def test_omitted_findings_of_health_are_counted(breakdown, rendered):
     """Regression test: half of a finding was shown, and the rest omitted silently."""
-    rows = (
+    rows = [
         {"metric": f"a_long_name_of_{at}", "severity": severity}
         for at, severity in enumerate(["warn"] * 3 + ["note"] * 6)
-    )
+    ]
     text = rendered({"health": changed(breakdown["health"], *rows)}, "table", width=72)
     assert text == "Data quality  3 warnings; 6 notes (tracekit query health)\n"
+    text = rendered({"health": changed(breakdown["health"], *rows)}, "table", width=80)
+    assert text.startswith("Data quality  3 warnings: a long name of 0 ")
+    assert "notes" not in text
 
 
 def test_findings_of_several_ranks_have_all_their_values(breakdown, rendered):
@@ -100,6 +104,13 @@ def test_kernels_with_a_common_prefix_are_distinguished(breakdown, rendered):
     text = rendered({"kernels": changed(breakdown["kernels"], *rows)}, "table", width=80)
     assert "AddFunctor>" in text
     assert "MulFunctor>" in text
+
+
+def test_a_column_of_a_section_has_one_unit():
+    column = figure_column("message_bytes", [87_050_000, 32, 0, None], "bytes")
+    assert (column.unit, column.cells) == ("MB", ["87.1", "<0.1", "0", "–"])
+    column = figure_column("bytes_per_s", [1_342_000_000_000, 53_700_000_000], "bandwidth")
+    assert (column.unit, column.cells) == ("GB/s", ["1,342.0", "53.7"])
 
 
 OWN_WORDS = ("kind", "severity", "unit", "cause", "reason")
@@ -188,6 +199,32 @@ def test_busy_other_and_idle_time_add_up_to_the_step(cli, tiny_trace, monkeypatc
     monkeypatch.setattr("tracekit.analysis.breakdown._MAX_IN_BREAKDOWN", 0)
     shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
     assert "\n  16.5 µs more idle time: before the first kernel" in shown
+
+
+def test_bars_of_phases_show_the_unprofiled_idle_time(cli, tiny_trace, monkeypatch):
+    """Regression test: the bars showed the profiled idle time."""
+    events = []
+    for at in (0, 150, 300):
+        events += [span("user_annotation", f"ProfilerStep#{at}", at, at + 100)]
+        events += work(at + 1, at + 50, at + 90, at + 1)
+    idle = {"run_idle_ns": 0, "step_idle_ns": 50_000}
+    monkeypatch.setattr(
+        "tracekit.render.sections.device_time.idles_of_phases",
+        lambda data: dict.fromkeys(data["phase_totals"].column("phase"), idle),
+    )
+    shown = cli("breakdown", tiny_trace(events), "--no-cache").stdout
+    title, *rows = next(part for part in shown.split("\n\n") if part.startswith("Phases")).split(
+        "\n"
+    )
+    assert title.split()[-7:] == ["busy", "ms", "idle", "ms", "profiled", "idle", "ms"]
+    assert not any("░" in row for row in rows)
+
+
+def test_json_contains_the_unprofiled_step_and_mfu(cli, tiny_trace):
+    """Regression test: only the table had them."""
+    events = [span("user_annotation", "ProfilerStep#1", 0, 100), *work(1, 10, 90, 1)]
+    results = cli("breakdown", tiny_trace(events), "--no-cache", "--format", "json").json()
+    assert {"unprofiled", "run_phases", "mfu"} <= results.keys()
 
 
 def test_steps_without_device_work_do_not_count_in_means(cli, tiny_trace):

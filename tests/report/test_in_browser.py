@@ -261,11 +261,12 @@ def test_the_pivot_turns(shown):
             show_all.click()
         wanted = trace.pivot(rows, columns, values)
         names = section.locator("thead th").all_text_contents()
-        # Heads are in words, without units, which the cells have.
-        unit = f"_{unit_of(values)}"
+        # Heads are in words, with the unit of the column.
+        suffix, unit = (f"_{unit_of(values)}", " ms" if values.endswith("_ns") else "")
         assert names[:1] + names[-1:] == [rows, "share %"]
-        assert names[1:-2] == [name.removesuffix(unit) for name in wanted.column_names[1:-2]]
-        assert names[-2] == values.removesuffix("_ns").replace("_", " ")
+        heads = [name.removesuffix(suffix) + unit for name in wanted.column_names[1:-2]]
+        assert names[1:-2] == heads
+        assert names[-2] == values.removesuffix("_ns").replace("_", " ") + unit
         lines = section.locator("tbody tr").all()
         titles = [
             [cell.get_attribute("title") for cell in line.locator("td.number").all()]

@@ -128,6 +128,14 @@ def test_the_page_has_the_verdict_of_the_analysis(html, opened):
     assert sentences(None) == []
 
 
+def test_the_verdict_refers_to_the_unprofiled_step(opened):
+    verdict, classes = map(opened(MADE_UP).query, ("verdict", "kernel_class_totals"))
+    step = {"step_ns": 1_600_000, "idle_pct": 90.0, "idle_ns": 1_440_000}
+    first, last = sentences(verdict, None, step, classes)
+    assert "160.0 µs of an unprofiled step of 1.60 ms, 10.0 %, in " in first
+    assert last.endswith("an unprofiled step of 1.60 ms is idle for 1.44 ms, 90.0 %.")
+
+
 def test_the_verdict_without_device_work_and_with_unexplained_idle_time(tiny_trace):
     with tracekit.open(tiny_trace([span("cpu_op", "x", 0, 9)]), cache=False) as trace:
         nothing = trace.query("verdict")

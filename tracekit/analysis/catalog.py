@@ -199,7 +199,8 @@ def _words() -> dict[str, dict[str, str]]:
 
 def name_here(word: str, kind: str = "tables") -> str | None:
     """Return tracekit's name for a name in another tool; `kind` is `tables` or `columns`."""
-    return _words()[kind].get(word.strip('"').lower().removeprefix("get_"))
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|\W+", "_", word.strip('"')).lower()
+    return _words()[kind].get(words.removeprefix("get_"))
 
 
 def renamed(name: str) -> str:
@@ -211,7 +212,8 @@ def unknown_analysis(name: str, known: Iterable[str]) -> QueryError:
     """Return the error for an unknown analysis, with a hint that names close matches."""
     catalog = load_catalog()
     if here := name_here(name):
-        hint = f"in tracekit: {here}"
+        named = re.findall(r"(\w+)\(\)", here)
+        hint = f"did you mean {' or '.join(named)}?" if named else f"in tracekit: {here}"
     elif name in catalog.tables or name in catalog.views:
         hint = f'it is for SQL: tracekit sql TRACE "FROM {name} LIMIT 10"'
     else:

@@ -13,7 +13,7 @@ from tracekit.schema import TABLES
 
 _MISSING_TABLE = re.compile(r"Table with name (?P<name>\S+) does not exist")
 _LINE = re.compile(r"^LINE (?P<line>\d+): (?P<text>.*)\n(?P<caret> *)\^", re.MULTILINE)
-_SUGGESTION = re.compile(r"^(?:Did you mean|Candidate).*", re.MULTILINE)
+_SUGGESTION = re.compile(r"^(?P<label>Did you mean|Candidate \w+)[: ]*(?P<names>.*)", re.MULTILINE)
 _LOCKED = re.compile(r"disabled by configuration|configuration has been locked")
 
 _DAMAGE = re.compile(
@@ -25,6 +25,7 @@ _DAMAGE = re.compile(
 _MISSING_COLUMN = re.compile(
     r"Referenced column \"(?P<name>[^\"]+)\" not found"
     r"|does not have a column named \"(?P<named>[^\"]+)\""
+    r"|Column \"(?P<joined>[^\"]+)\" (?:in EXCLUDE list not found|does not exist on)"
 )
 
 _LIFT_LIMITS = (
@@ -93,12 +94,11 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
         return "aggregate in SQL, select fewer columns, or add a LIMIT"
     suggestion = _SUGGESTION.search(message)
     unknown = _MISSING_COLUMN.search(message)
-    column = unknown["name"] or unknown["named"] if unknown else ""
-    here = name_here(column, "columns")
-    homes = _relations_with(column)
-    if suggestion or here or homes:
-        candidates = suggestion.group().strip() if suggestion else ""
-        return ". ".join(filter(None, (here and f"in tracekit: {here}", homes, candidates)))
+    in_scope = re.findall(r'"(\w+)"', suggestion["names"]) if suggestion else []
+    if unknown and (hint := _column_hint(unknown[unknown.lastgroup or 0], in_scope)):
+        return hint
+    if suggestion:
+        return f"{suggestion['label']}: {suggestion['names'].strip()}"
     place = _LINE.search(message)
     if place:
         # The caret's column includes the prefix `LINE n: `.
@@ -107,19 +107,48 @@ def _hint(connection: duckdb.DuckDBPyConnection, error: duckdb.Error, message: s
     return "SHOW TABLES lists the tables and views, DESCRIBE NAME lists the columns"
 
 
-def _relations_with(column: str) -> str:
-    """Return a hint with the public tables and views that have a column, or an empty string."""
-    catalog = load_catalog()
-    public = [
-        one for one in (*catalog.views.values(), *catalog.tables.values()) if not one.is_private
-    ]
-    name = column.lower()
-    homes = [one.name for one in public if name in one.column_names]
-    homes += [one.name for one in TABLES if name in (held.name for held in one.columns)]
+def _column_hint(column: str, in_scope: list[str]) -> str | None:
+    """Return a hint with the name that tracekit uses for a column, and where the column is.
+
+    Args:
+        column: the missing column.
+        in_scope: similar columns of the relations in the statement.
+    """
+    from difflib import get_close_matches
+
+    homes = _public_columns()
+    here = name_here(column, "columns")
+    name = re.split(r"\W", here)[0] if here else column.lower()
+    if name in homes and name not in in_scope:
+        place = f"column {name} is in {_places(homes[name])}"
+    else:
+        place = None
+    if here or place:
+        return ". ".join(filter(None, (here and f"in tracekit: {here}", place)))
+    for similar in get_close_matches(name, {*homes, *in_scope}, n=1, cutoff=0.7):
+        place = "" if similar in in_scope else f" It is in {_places(homes[similar])}"
+        return f"did you mean {similar}?{place}"
+    return None
+
+
+def _places(homes: list[str]) -> str:
     # View work answers most questions, so it comes first.
-    first, *others = sorted(homes, key=lambda home: home != "work") or [""]
-    more = f" (also in {', '.join(others[:2])})" if others else ""
-    return f"column {name} is in {first}{more}" if first else ""
+    first, *others = sorted(homes, key=lambda home: home != "work")
+    return f"{first} (also in {', '.join(others[:2])})" if others else first
+
+
+def _public_columns() -> dict[str, list[str]]:
+    """Return the columns of the public tables and views, with the relations that have them."""
+    catalog = load_catalog()
+    homes: dict[str, list[str]] = {}
+    for relation in (*catalog.views.values(), *catalog.tables.values()):
+        if not relation.is_private:
+            for column in relation.column_names:
+                homes.setdefault(column, []).append(relation.name)
+    for table in TABLES:
+        for held in table.columns:
+            homes.setdefault(held.name, []).append(table.name)
+    return homes
 
 
 def _tables_like(connection: duckdb.DuckDBPyConnection, name: str) -> str:

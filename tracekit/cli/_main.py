@@ -137,8 +137,12 @@ class _Commands(click.Group):
                 words = f"{name} {args[0]}"
                 click.echo(f"note: `tracekit {args[0]}` is now `tracekit {words}`", err=True)
         if name not in names and not ctx.resilient_parsing:
+            from tracekit.analysis.catalog import load_catalog
+
             hint = f"for example: tracekit breakdown {name}"
-            if not Path(name).exists():
+            if name in load_catalog().analyses:
+                hint = f"it is an analysis: tracekit query {name} TRACE"
+            elif not Path(name).exists():
                 hint = did_you_mean(name, names, count=1) or "commands: " + ", ".join(names)
             raise UsageError(f"unknown command {name!r}", hint=hint)
         if rest and SUBCOMMANDS.get(rest[0]) == name and (command := _subcommand(rest[0])):

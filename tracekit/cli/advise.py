@@ -312,10 +312,13 @@ def short_advice_lines(advice: Result | None, traces: str, width: int) -> list[s
 def _wrapped(head: str, text: str, width: int, *, indent: int | None = None) -> str:
     from tracekit.render._text import printable
 
+    text, width = printable(text), max(width, 40)
+    room = width - (len(head) if indent is None else indent)
     return textwrap.fill(
-        printable(text),
-        max(width, 40),
+        text,
+        width,
         initial_indent=head,
-        subsequent_indent=" " * (len(head) if indent is None else indent),
+        subsequent_indent=" " * (width - room),
         break_on_hyphens=False,
+        break_long_words=any(len(word) > room for word in text.split()),
     )

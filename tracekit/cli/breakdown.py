@@ -42,7 +42,7 @@ def command(
 
     with open_traces(traces, reading, for_breakdown=True) as trace:
         results = trace.breakdown(full=full)
-        if format_name == "table":
+        if format_name != "brief":
             results |= trace.results(of_steps(results))
         advice = None
         if full and "path_totals" in results:

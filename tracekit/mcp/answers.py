@@ -96,18 +96,22 @@ class Tools(Struct, frozen=True):
                     step = "several runs: ask(trace, 'methods') compares them, or open one of them"
                 return brief(opened.query("run"), budget=max_tokens, before=[f"next: {step}"])
             from tracekit.analysis.breakdown import is_small
-            from tracekit.render.sections.device_time import step_sentence
+            from tracekit.render.sections.device_time import step_of, step_sentence
             from tracekit.report.verdict import sentences
 
-            lines = sentences(opened.query("verdict"), opened.query("unrecorded"))
             names = ("trace", "timeline", "idle_cause_totals", "kernel_class_totals", "health")
             tables = {name: opened.query(name) for name in names}
             steps = [
                 "step_totals",
                 "run_idle",
                 *(["unprofiled"] if is_small(tables["timeline"]) else []),
+                *(["run"] if run_count else []),
             ]
-            if idle := step_sentence({name: opened.query(name) for name in steps}):
+            data = {name: opened.query(name) for name in steps}
+            verdict, unrecorded = opened.query("verdict"), opened.query("unrecorded")
+            classes = tables["kernel_class_totals"]
+            lines = sentences(verdict, unrecorded, step_of(data), classes)
+            if idle := step_sentence(data):
                 lines.append(idle)
             tables = ({"run": opened.query("run")} if run_count else {}) | tables
             conditions = ", ".join(f"EXISTS ({rows})" for rows in _ONLY_WITH.values())

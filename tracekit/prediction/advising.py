@@ -23,7 +23,6 @@ from tracekit.prediction.edges import NothingChosenError
 from tracekit.prediction.predicting import Prediction, Predictor, RunStep
 from tracekit.units import (
     NS_PER_S,
-    format_duration,
     format_interval,
     format_ms,
     format_short,
@@ -112,11 +111,13 @@ class Advice(Struct, frozen=True):
             return None
         texts = []
         for name, figure in FIGURES.items():
+            values = [one[name] for one in (load.recorded, load.predicted, load.low, load.high)]
+            is_time = name.endswith("_ns")
+            decimals = short_decimals(values[:1])
             before, after, low, high = (
-                format_duration(round(one[name])) if name.endswith("_ns") else f"{one[name]:,.0f}"
-                for one in (load.recorded, load.predicted, load.low, load.high)
+                format_ms(value, decimals) if is_time else f"{value:,.0f}" for value in values
             )
-            texts.append(f"{figure} {before} → {after} ({low} to {high})")
+            texts.append(f"{figure} {before} → {after}{' ms' * is_time} ({low} to {high})")
         return ", ".join(texts)
 
     @property
@@ -200,14 +201,18 @@ def gain_text(row: Mapping[str, Any]) -> str:
 
 
 def recording_text(step: RunStep | None, step_count: int) -> str | None:
-    if step is None or step.run_ns is None or step.ratio is None or step.ratio < 1.05:
+    if step is None or step.run_ns is None or step.ratio is None:
         return None
     run = format_short(step.run_ns)
     if step.low_ns is not None and step.high_ns is not None and step.low_ns < step.high_ns:
         basis = "estimated," if step.basis == "constants" else "median, p10–p90"
         run = f"{run} ({basis} {format_interval(step.low_ns, step.high_ns)})"
     unit = "step" if step_count else "run"
-    text = f"Unprofiled {unit}: {run}; the recorded one takes {step.ratio:.1f} times as long."
+    text = f"Unprofiled {unit}: {run}"
+    longer = (
+        f"; the recorded one takes {step.ratio:.1f} times as long" if step.ratio >= 1.05 else ""
+    )
+    text = f"{text}{longer}."
     if step.reason is not None:
         return f"{text} Gains are for the recording: {step.reason}."
     steps = f" ({step_count:,} steps and the work around them)" if step_count > 1 else ""

@@ -123,14 +123,12 @@ def figure_column(
 
     `alike` are the numbers that share decimals; the default is `values`.
     """
-    numbers = values if alike is None else alike
-    _, unit, number_text = _number_format(
-        name, [value for value in numbers if _is_number(value)], short_decimals
-    )
+    numbers = [value for value in (values if alike is None else alike) if _is_number(value)]
+    _, unit, number_text = _number_format(name, numbers, short_decimals)
     cells = [number_text(value) if _is_number(value) else plain_text(value) for value in values]
     is_number = all(value is None or _is_number(value) for value in values)
     # Some titles contain the unit: `% of window`.
-    return TextColumn(name, title, cells, is_number, "" if "%" in title else unit)
+    return TextColumn(name, title, cells, is_number, "" if "%" in title or not numbers else unit)
 
 
 def _number_format(
@@ -152,9 +150,13 @@ def _number_format(
     if step is None:
         return name, "", _grouped
     factor, shown = step
-    decimals = 0 if factor == 1 else _DECIMALS
     if factor > 1 and decimals_of is short_decimals:
-        decimals = 1 if max(sizes) >= 10 * factor else 2
+        lower_factor, lower = scale_step(unit, max(sizes) / 1000) or step
+        if lower_factor <= min(sizes) < factor / 10 and max(sizes) < 100 * factor:
+            factor, shown = lower_factor, lower
+        decimals = 0 if factor == 1 else 1 if max(sizes) >= 10 * factor else 2
+        return stem, shown, lambda value: format_least(value, decimals, factor)
+    decimals = 0 if factor == 1 else _DECIMALS
     if sizes and min(sizes) * 10**decimals < _SMALLEST * factor and factor > 1:
         return stem or name, "", lambda value: _scaled(unit, value)
     return stem, shown, lambda value: format_scaled(value, factor, decimals)

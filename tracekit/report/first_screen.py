@@ -42,7 +42,8 @@ def tiles(results: Mapping[str, Result]) -> Iterator[str]:
             busy += f"; work outside steps {format_pct(step['other_pct'])} %"
         result.append((words["busy"], format_short(step["busy_ns"]), busy))
         if pct is not None:
-            idle = f"{format_pct(pct)} % of the step; {main_cause(screen)}".removesuffix("; ")
+            cause = main_cause(screen) if pct >= 1 else ""
+            idle = f"{format_pct(pct)} % of the step; {cause}".removesuffix("; ")
             result.append((words["idle"], format_short(step["idle_ns"]), idle))
         comm_ns = sum(row["step_exposed_comm_ns"] or 0 for row in screen.rows("phase_totals"))
         result.append(("Exposed communication", format_short(comm_ns), "while profiling"))

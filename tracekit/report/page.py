@@ -172,7 +172,8 @@ def _head(answers: Answers, traces: Sequence[str], shown: Sequence[Shown]) -> It
         yield from suggestions(answers.results, f"tracekit advise {quoted(*traces)}")
     yield from badge(answers.results)
     verdicts, unrecorded = (answers.results.get(name) for name in ("verdict", "unrecorded"))
-    verdict_sentences = sentences(verdicts, unrecorded, step_of(answers.results))
+    classes = answers.results.get("kernel_class_totals")
+    verdict_sentences = sentences(verdicts, unrecorded, step_of(answers.results), classes)
     if verdict_sentences:
         yield from verdict(verdict_sentences)
         command = escape(command_of("verdict", traces))

@@ -21,8 +21,16 @@ def sentences(
     verdict: Result | None,
     unrecorded: Result | None = None,
     step: Mapping[str, Any] | None = None,
+    classes: Result | None = None,
 ) -> list[str]:
-    """Return the late rank, the largest busy part, and the largest loss, or why there are none."""
+    """Return the late rank, the largest busy part, and the largest loss, or why there are none.
+
+    Args:
+        verdict: analysis verdict.
+        unrecorded: analysis unrecorded.
+        step: figures of `step_of`. If they include an unprofiled step, sentences refer to it.
+        classes: analysis kernel_class_totals.
+    """
     if verdict is None:
         return []
     if not verdict.rows:
@@ -38,7 +46,8 @@ def sentences(
     if part := by_topic.get("largest_part"):
         results.append(
             f"Biggest cost: {printable(part['subject'])} kernels, "
-            f"{_amount(part)}, in {part['count']:,} of {part['of_count']:,} device events."
+            f"{_work_of_run(part, step, classes) or _amount(part)}, "
+            f"in {part['count']:,} of {part['of_count']:,} device events."
         )
     if loss := by_topic.get("largest_loss"):
         results.append(f"Biggest loss: {_loss(loss)}, {_of_run(loss, step) or _amount(loss)}.")
@@ -58,6 +67,20 @@ def capitalized(text: str) -> str:
 def _amount(row: Mapping[str, Any]) -> str:
     amount, share = format_duration(row["amount_ns"]), format_pct(row["share_pct"])
     return f"{amount}, {share} % of the recording"
+
+
+def _work_of_run(
+    part: Mapping[str, Any], step: Mapping[str, Any] | None, classes: Result | None
+) -> str:
+    """Return the time of a kernel class in an unprofiled step; "" if it is unknown."""
+    if step is None or step["step_ns"] is None or step["idle_pct"] is None or classes is None:
+        return ""
+    (wall_ns,) = (
+        row["step_wall_ns"] for row in classes.to_dicts() if row["class"] == part["subject"]
+    )
+    wall_ns, step_ns = wall_ns or 0, step["step_ns"]
+    share = f"{format_pct(100 * wall_ns / step_ns)} %"
+    return f"{format_short(wall_ns)} of an unprofiled step of {format_short(step_ns)}, {share}"
 
 
 def _of_run(loss: Mapping[str, Any], step: Mapping[str, Any] | None) -> str:

@@ -265,8 +265,9 @@ def pct_text(pct: float | None) -> str:
 
 def signed_ms(value_ns: int, decimals: int) -> str:
     """Return a time difference in ms with its sign, without the unit."""
-    sign = "+" if value_ns > 0 else "-" if value_ns < 0 else "±"
-    return sign + format_ms(abs(value_ns), decimals)
+    if not value_ns:
+        return "±0"
+    return ("+" if value_ns > 0 else "-") + format_ms(abs(value_ns), decimals)
 
 
 def rank_text(rank: int | None) -> str:

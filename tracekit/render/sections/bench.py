@@ -55,7 +55,8 @@ def _moved(
         if row[curve] is not None and row["message_bytes"]:
             result.setdefault(label, {})[row["message_bytes"]] = row[curve]
     columns = [
-        *figures(rows, {"message_bytes": "bytes", "median_ns": "time"}),
+        TextColumn("", "size", [format_bytes(row["message_bytes"] or 0) for row in rows], True),
+        *figures(rows, {"median_ns": "time"}),
         _interval(rows),
         *figures(rows, rates),
     ]

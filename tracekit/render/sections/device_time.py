@@ -318,7 +318,9 @@ def phases(screen: Screen) -> list[Text]:
     rows = [{**row, **idles.get(row["phase"], {})} for row in screen.rows("phase_totals")]
     of = "step_" if screen.has_steps else ""
     busy, idle, comm = f"{of}wall_ns", f"{of}idle_ns", f"{of}exposed_comm_ns"
-    rows = [row | {"all_ns": (row[busy] or 0) + (row[idle] or 0)} for row in rows]
+    is_run_known = bool(idles) and all(row["run_idle_ns"] is not None for row in idles.values())
+    first_idle = "run_idle_ns" if is_run_known else idle
+    rows = [row | {"all_ns": (row[busy] or 0) + (row.get(first_idle) or 0)} for row in rows]
     shown = sorted(rows, key=lambda row: -row["all_ns"])[:MAX_PHASES]
     shown = [row for row in rows if row in shown and row["all_ns"]]
     longest_ns = max((row["all_ns"] for row in shown), default=0)
@@ -330,7 +332,7 @@ def phases(screen: Screen) -> list[Text]:
             parts = [
                 _part("compute", row[busy] - row[comm]),
                 _part("exposed_comm", row[comm]),
-                _part("idle", row[idle]),
+                _part("idle", row[first_idle]),
             ]
             results.append(stacked_bar(parts, cells).append(" " * (width - cells)))
         return results
@@ -340,7 +342,7 @@ def phases(screen: Screen) -> list[Text]:
     if is_step_of_gpu:
         titles[idle] = "profiled idle"
         note = [] if idles else _idle_outside_phases(screen)
-        if idles and all(row["run_idle_ns"] is not None for row in shown):
+        if is_run_known:
             titles = {busy: "busy", "run_idle_ns": "idle", idle: "profiled idle"}
     columns = figures(shown, titles, is_alike=True)
     if not screen.has_steps:
@@ -535,7 +537,7 @@ def communication(screen: Screen) -> list[Text]:
                     "kernel_ns": "time",
                     "wall_ns": "exposed",
                     "overlapped_pct": "hidden, % of time",
-                    "message_bytes": "bytes",
+                    "message_bytes": "size",
                     "bus_bytes_per_s": "bus bandwidth",
                 },
             ),
@@ -587,7 +589,7 @@ def memcpy(screen: Screen) -> list[Text]:
     if screen.has_steps:
         return []
     rows = screen.rows("memcpy_totals")
-    titles = {"kernel_ns": "time", "copy_count": "count", "bytes": "bytes"}
+    titles = {"kernel_ns": "time", "copy_count": "count", "bytes": "size"}
     titles["bandwidth_bytes_per_s"] = "bandwidth"
     return screen.block(
         "Copies",

@@ -264,10 +264,11 @@ def health(screen: Screen) -> list[Text]:
     also = f"; {_counted(len(notes), 'note')}" if worst == "warn" and notes else ""
     counts = _counted(len(shown), "warning" if worst == "warn" else "note")
     line.append("good, " * (worst == "note") + counts, style=f"not bold {_SEVERITY_STYLES[worst]}")
-    end = f"{also} (tracekit query health)"
-    named = _fitting(shown, screen.width - line.cell_len - 2 - len(end))
-    line.append((f": {named}" if named else "") + end)
-    return [line]
+    source = " (tracekit query health)"
+    for end in (f"{also}{source}", source):
+        if named := _fitting(shown, screen.width - line.cell_len - 2 - len(end)):
+            return [line.append(f": {named}{end}")]
+    return [line.append(f"{also}{source}")]
 
 
 def _counted(count: int, what: str) -> str:

@@ -9,6 +9,11 @@ const COMMON = /(^|· )void |at::native::|\(anonymous namespace\)::/g;
 const MIN_OWN = 30;
 const LETTER_PX = 7;
 
+// Returns a long name without these parts.
+function withoutCommon(name) {
+  return name.length > 40 ? name.replace(COMMON, '$1') : name;
+}
+
 // Returns the text, truncated to a width.
 function fitted(text, room) {
   if (RULER.measureText(text).width <= room) return text;

@@ -7,7 +7,7 @@ function drawPivot(place, name, { columns, rows }) {
   const dimensions = columns.filter((column) => !MEASURES.includes(column));
   const chosen = { rows: 'module', columns: 'phase', values: 'span_ns' };
   const choice = (what, options) => {
-    const select = element('select', {}, ...options.map((option) => element('option', { value: option }, option ? headOf(option, options) : 'none')));
+    const select = element('select', {}, ...options.map((option) => element('option', { value: option }, option ? option.replace(/_ns$/, '').replaceAll('_', ' ') : 'none')));
     select.value = chosen[what];
     select.addEventListener('change', () => {
       chosen[what] = select.value;

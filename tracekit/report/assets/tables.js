@@ -28,9 +28,10 @@ function drawTable(place, name, data) {
   const firstRows = Math.min(Math.max(FIRST_ROWS, warned), MAX_FIRST_ROWS);
   const isNumber = columns.map((_, c) => rows.some((row) => typeof row[c] === 'number'));
   const valuesOf = (c) => rows.map((row) => row[c]);
-  const decimals = columns.map((column, c) => decimalsOf(column, valuesOf(c)));
-  const units = columns.map((_, c) => Math.max(0, ...[...decimals[c].keys()].map((unit) => RULER.measureText(unit).width)));
-  const shared = columns.map((_, c) => sharedStarts(valuesOf(c).filter((value) => typeof value === 'string' && value.length > MAX_SHARED)));
+  const isPivoted = columns.map((_, c) => data.isPivot && c > 0 && c < columns.length - 1);
+  const cells = rows.flatMap((row) => row.filter((_, c) => isPivoted[c]));
+  const formats = columns.map((column, c) => formatOf(column, isPivoted[c] ? cells : valuesOf(c)));
+  const shared = columns.map((_, c) => sharedStarts(valuesOf(c).filter((value) => typeof value === 'string').map(withoutCommon).filter((value) => value.length > MAX_SHARED)));
   let shown = rows;
   let limit = firstRows;
   let sorted = { column: -1, direction: 1 };
@@ -45,7 +46,7 @@ function drawTable(place, name, data) {
   const table = element('table', { 'data-table': name }, element('thead', {}, head), body);
 
   const heads = columns.map((column, c) => {
-    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(data.isPivot && c && c < columns.length - 2 ? breakable(stemOf(column)) : [headOf(column, columns)]));
+    const button = element('button', { type: 'button', title: meanings[c] ? `${column}: ${meanings[c]}` : `sort by ${column}` }, ...(data.isPivot && c && c < columns.length - 2 ? [...breakable(stemOf(column)), formats[c].unit && ` ${formats[c].unit}`] : [headOf(column, formats[c].unit)]));
     const cell = element('th', { scope: 'col', class: isNumber[c] ? 'number' : '', 'aria-sort': 'none' }, button);
     button.addEventListener('click', () => sortBy(c));
     if (isShown[c]) head.append(cell);
@@ -90,30 +91,24 @@ function drawTable(place, name, data) {
   }
 
   function drawNumber(value, c, column) {
-    const [number, unit] = numberAndUnit(column, value, column === columns[c] ? decimals[c] : null);
-    const cell = element('td', { class: 'number', title: `${column} = ${value}` }, unit ? `${number} ` : number);
-    if (unit) {
-      const named = element('span', { class: 'unit' }, unit);
-      // The ruler measures 11 px text, and the table uses 13 px.
-      named.style.minWidth = `${(units[c] * 13) / 11}px`;
-      cell.append(named);
-    }
-    return cell;
+    const text = column === columns[c] ? formats[c].format(value) : withUnit(column, value);
+    return element('td', { class: 'number', title: `${column} = ${value}` }, text);
   }
 
   function drawText(value, c, above) {
     const whole = withUnit(columns[c], value);
+    const name = typeof value === 'string' ? withoutCommon(value) : whole;
     // For a file, show its name and its folder.
-    const text = columns[c] === 'file' ? whole.split('/').slice(-2).join('/') : whole;
+    const text = columns[c] === 'file' ? whole.split('/').slice(-2).join('/') : printable(name);
     const cell = element('td', isNumber[c] ? { class: 'number' } : {});
     if (text.length > 40 || text !== whole) cell.title = whole;
     // A sentence that repeats the row above is not wrapped.
     if (text.length > 60 && SENTENCES.includes(columns[c]) && above?.[c] !== value) cell.className = 'long';
-    const common = text === whole ? shared[c].get(value) ?? 0 : 0;
+    const common = columns[c] === 'file' ? 0 : shared[c].get(name) ?? 0;
     if (text.length <= 40 || cell.className) cell.append(text);
     else if (common < MAX_SHARED) cell.append(element('span', { class: 'text' }, text));
     else {
-      const at = printable(value.slice(0, ownStart(value, common))).length;
+      const at = printable(name.slice(0, ownStart(name, common))).length;
       cell.append(element('span', { class: 'text apart' }, element('span', { class: 'shared' }, text.slice(0, at)), element('span', { class: 'own' }, text.slice(at))));
     }
     return cell;
@@ -147,14 +142,12 @@ function stemOf(column) {
   return unit ? column.slice(0, -unit.length - 1) : column;
 }
 
-// Header of a column: its name in words. Cells show the unit, and % distinguishes shares from times.
-function headOf(column, columns) {
+// Header of a column: its name in words, and the unit of its cells.
+function headOf(column, shownUnit) {
   const unit = unitOf(column);
-  const stem = stemOf(column);
-  if (!stem) return column === 'count' || column === 'bytes' ? column : HEADS[column] ?? column;
-  const words = stem.replaceAll('_', ' ');
-  if (unit === 'ns') return columns.includes(stem) ? `${words} time` : words;
-  return unit in HEADS ? `${words}${HEADS[unit]}` : column.replaceAll('_', ' ');
+  const words = stemOf(column).replaceAll('_', ' ') || { bytes: 'size', ns: 'time' }[unit] || '';
+  if (!shownUnit) return column.replaceAll('_', ' ');
+  return unit === 'per_s' ? `${words}/s` : `${words} ${shownUnit}`.trim();
 }
 
 // A name with line break opportunities between its words, for narrow columns in print.

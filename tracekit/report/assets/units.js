@@ -9,9 +9,6 @@ function unitOf(column) {
   return SUFFIXES.find((unit) => column === unit || column.endsWith('_' + unit));
 }
 
-// Unit in the header of a column.
-const HEADS = { ns: ' time', pct: ' %', per_s: '/s', bytes_per_s: ' B/s', flop_per_s: ' FLOP/s', flops: ' FLOP', hz: ' Hz' };
-
 const FORMATS = new Map();
 
 // Formats a number with a maximum and a minimum number of decimals.
@@ -23,40 +20,40 @@ function digits(value, most, least = 0) {
   return /^-[0.]+$/.test(text) ? text.slice(1) : text;
 }
 
-// Scales a number to a suitable unit: [number, maximum decimals, unit].
+// Returns a suitable unit for a number: [factor, maximum decimals, unit].
 function stepOf(column, value) {
   const unit = unitOf(column);
   if (unit === 'ns') {
     const [factor, name] = DURATIONS.find(([factor]) => Math.abs(value) >= factor) ?? [1, 'ns'];
-    return [value / factor, 3, name];
+    return [factor, 3, name];
   }
-  if (unit === 'pct') return [value, 1, '%'];
-  if (unit === 'per_s') return [value, 3, '/s'];
+  if (unit === 'pct') return [1, 1, '%'];
+  if (unit === 'per_s') return [1, 3, '/s'];
   if (unit in SCALED) {
     const [factor, prefix] = PREFIXES.find(([factor]) => Math.abs(value) >= factor) ?? [1, ''];
-    return [value / factor, 3, prefix + SCALED[unit]];
+    return [factor, 3, prefix + SCALED[unit]];
   }
-  return [value, Math.abs(value) < 1 ? 6 : 3, ''];
+  return [1, Math.abs(value) < 1 ? 6 : 3, ''];
 }
 
-// Returns the number of decimals by unit that the numbers of a column need.
-function decimalsOf(column, values) {
-  const needed = new Map();
-  for (const value of values) {
-    if (typeof value !== 'number') continue;
-    const [number, most, unit] = stepOf(column, value);
-    const decimals = String(Number(number.toFixed(most))).split('.')[1]?.length ?? 0;
-    // With a unit, a number with decimals has the maximum of its unit.
-    needed.set(unit, Math.max(needed.get(unit) ?? 0, unit && decimals ? most : decimals));
-  }
-  return needed;
+// Returns the common unit of the numbers of a column, and a function that formats them.
+function formatOf(column, values) {
+  const numbers = values.filter((value) => typeof value === 'number');
+  const largest = numbers.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  // Longer times are also in ms, as in a terminal.
+  const [factor, , unit] = stepOf(column, unitOf(column) === 'ns' ? Math.min(largest || 1e6, 1e6) : largest);
+  const most = Math.max(0, ...new Set(numbers.map((value) => stepOf(column, value)[1])));
+  const needed = (value) => String(Number((value / factor).toFixed(most))).split('.')[1]?.length ?? 0;
+  const decimals = numbers.reduce((all, value) => Math.max(all, needed(value)), 0);
+  // With a unit, numbers with decimals have the maximum of the unit.
+  const least = unit && decimals ? most : decimals;
+  return { unit, format: (value) => atLeast(value, value / factor, most, least) };
 }
 
-// Returns a number and its unit separately, so that columns can be aligned.
-function numberAndUnit(column, value, decimals) {
-  const [number, most, unit] = stepOf(column, value);
-  if (unit === '%' && value > 0 && value < 0.05) return ['<0.1', unit];
-  return [digits(number, most, Math.min(decimals?.get(unit) ?? 0, most)), unit];
+// Formats a number; a positive one that would be rounded to 0 is shown as, for example, `<0.1`.
+function atLeast(value, number, most, least) {
+  const text = digits(number, most, least);
+  return value > 0 && /^[0.]+$/.test(text) ? `<${10 ** -most}` : text;
 }
 
 // Returns a value with its unit, such as `4.186 ms`, or a dash if it is missing.
@@ -64,7 +61,8 @@ function withUnit(column, value) {
   if (value === null || value === undefined) return '–';
   if (Array.isArray(value)) return printable(value.map((one) => asText(one ?? '–')).join(', ')) || '–';
   if (typeof value !== 'number') return printable(asText(value));
-  return numberAndUnit(column, value).filter(Boolean).join(' ');
+  const [factor, most, unit] = stepOf(column, value);
+  return `${atLeast(value, value / factor, most, 0)} ${unit}`.trim();
 }
 
 function asText(value) {
