@@ -111,6 +111,8 @@ def test_a_column_of_a_section_has_one_unit():
     assert (column.unit, column.cells) == ("MB", ["87.1", "<0.1", "0", "–"])
     column = figure_column("bytes_per_s", [1_342_000_000_000, 53_700_000_000], "bandwidth")
     assert (column.unit, column.cells) == ("GB/s", ["1,342.0", "53.7"])
+    column = figure_column("bytes_per_s", [223_696_000_000, 51_200_000], "bandwidth")
+    assert (column.unit, column.cells) == ("GB/s", ["223.70", "0.05"])
 
 
 OWN_WORDS = ("kind", "severity", "unit", "cause", "reason")

@@ -154,7 +154,8 @@ def _number_format(
         lower_factor, lower = scale_step(unit, max(sizes) / 1000) or step
         if lower_factor <= min(sizes) < factor / 10 and max(sizes) < 100 * factor:
             factor, shown = lower_factor, lower
-        decimals = 0 if factor == 1 else 1 if max(sizes) >= 10 * factor else 2
+        is_short = max(sizes) >= 10 * factor and not factor / 100 <= min(sizes) < factor / 10
+        decimals = 0 if factor == 1 else 1 if is_short else 2
         return stem, shown, lambda value: format_least(value, decimals, factor)
     decimals = 0 if factor == 1 else _DECIMALS
     if sizes and min(sizes) * 10**decimals < _SMALLEST * factor and factor > 1:

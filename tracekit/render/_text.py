@@ -88,6 +88,8 @@ def truncate(text: str, width: int) -> str:
         return text
     if width < 1:
         return ""
+    if text.isascii():
+        return text[: width - 1] + ELLIPSIS
     characters, used = [], 0
     for character in text:
         used += cell_width(character)
