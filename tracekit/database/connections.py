@@ -82,6 +82,10 @@ that runs out of memory is retried with the next limit. TRACEKIT_MEMORY_LIMIT se
 instead.
 """
 
+_QUERY_LIMIT = "512MB"
+"""Memory limit of queries, whose connection is locked, so that they cannot be retried with a higher
+one. The critical path of a trace of 1 GB needs more than 256 MB."""
+
 SMALL_SOURCE_BYTES = 100 * MB
 """Maximum size of the JSON text for which the first limit is tried."""
 
@@ -105,7 +109,7 @@ def connect(spill_folder: Path | None = None) -> duckdb.DuckDBPyConnection:
 
 
 def _query_limit() -> str:
-    return os.environ.get("TRACEKIT_MEMORY_LIMIT", MEMORY_LIMITS[1])
+    return os.environ.get("TRACEKIT_MEMORY_LIMIT", _QUERY_LIMIT)
 
 
 def set_query_limit(connection: duckdb.DuckDBPyConnection) -> None:
