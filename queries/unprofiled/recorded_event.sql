@@ -76,14 +76,15 @@ pause AS (
     INNER JOIN graph_clock AS c USING (trace_id)
 ),
 
+-- Sums of counts are HUGEINT; with INTEGER, the joins take a third less time.
 time_point AS MATERIALIZED (
     SELECT
         thread, at_ns,
-        sum(count(*) FILTER (WHERE is_op)) OVER until_then AS ops,
-        sum(count(*) FILTER (WHERE is_call)) OVER until_then AS calls,
-        sum(count(*) FILTER (WHERE is_range AND NOT is_own)) OVER until_then AS ranges,
-        sum(count(*) FILTER (WHERE is_range AND is_own)) OVER until_then AS own_ranges,
-        sum(count(*) FILTER (WHERE is_python)) OVER until_then AS pythons
+        (sum(count(*) FILTER (WHERE is_op)) OVER until_then)::INTEGER AS ops,
+        (sum(count(*) FILTER (WHERE is_call)) OVER until_then)::INTEGER AS calls,
+        (sum(count(*) FILTER (WHERE is_range AND NOT is_own)) OVER until_then)::INTEGER AS ranges,
+        (sum(count(*) FILTER (WHERE is_range AND is_own)) OVER until_then)::INTEGER AS own_ranges,
+        (sum(count(*) FILTER (WHERE is_python)) OVER until_then)::INTEGER AS pythons
     FROM boundary
     GROUP BY thread, at_ns
     WINDOW until_then AS (PARTITION BY thread ORDER BY at_ns)
