@@ -1,6 +1,5 @@
 """A trace is complete or absent, and describes its run."""
 
-import gzip
 import json
 import os
 import sys
@@ -9,6 +8,7 @@ from unittest.mock import Mock
 
 import pytest
 from processes import finished
+from trace_files import read_trace
 
 from tracekit import __version__
 from tracekit.errors import WorkloadError
@@ -18,11 +18,6 @@ torch = pytest.importorskip("torch")
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.profiler import profile as profiling  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
-
-
-def load(path):
-    data = path.read_bytes()
-    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
 def names(trace):
@@ -67,7 +62,7 @@ def test_schedule_and_metadata(name, tmp_path):
     with Profile(tmp_path / name, metadata, warmup=2, active=2) as profile:
         assert profile.step_count == 4
         run(profile)
-    trace = load(tmp_path / name)
+    trace = read_trace(tmp_path / name)
     assert [name for name in names(trace) if name.startswith("tk/")] == ["tk/step/2", "tk/step/3"]
     members = {key: value for key, value in trace.items() if key.startswith("tracekit_")}
     assert members == {
@@ -95,7 +90,7 @@ def test_options(tmp_path):
         profile_memory=True,
     ) as profile:
         run(profile)
-    trace = load(tmp_path / "a.json")
+    trace = read_trace(tmp_path / "a.json")
     assert "record_shapes" not in trace
     assert trace["with_stack"] == trace["profile_memory"] == 1
     assert any(event.get("cat") == "python_function" for event in trace["traceEvents"])
@@ -111,7 +106,7 @@ def test_start_and_stop_and_export_on_another_thread(tmp_path):
     thread = threading.Thread(target=profile.export)
     thread.start()
     thread.join()
-    assert "aten::matmul" in names(load(tmp_path / "a.json"))
+    assert "aten::matmul" in names(read_trace(tmp_path / "a.json"))
 
 
 def test_all_threads(tmp_path):
@@ -123,7 +118,7 @@ def test_all_threads(tmp_path):
         thread.start()
         thread.join()
         profile.stop()
-        found.append("aten::matmul" in names(load(profile.export())))
+        found.append("aten::matmul" in names(read_trace(profile.export())))
     assert found == [False, True]
 
 

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from recorded_modules import (  # noqa: E402
+    TOKENS,
     Block,
     assert_nested,
     enable_checkpointing,
@@ -34,6 +35,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+from training_cases import SIZES  # noqa: E402
 
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.calls import module_calls, training_hooks  # noqa: E402
@@ -656,20 +658,12 @@ def test_exceptions_in_backward_close_ranges(tmp_path):
     assert names(spans)[-2:] == ["tk/module/forward/0#Block", "tk/module/forward/0.inner#Linear"]
 
 
-TOKENS = torch.arange(2 * 24).reshape(2, 24) % 128
-SIZES = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "vocab_size": 128,
-}
 CONFIGS = {
-    "llama": {"num_key_value_heads": 4},
+    "llama": {},
     "llama, grouped heads": {"num_key_value_heads": 2, "attention_dropout": 0.1},
     # Soft-capped logits between the first product and the softmax; layers with a sliding window.
     "gemma2": {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 8},
-    "gpt_neox": {"max_position_embeddings": 64},
+    "gpt_neox": {},
 }
 
 

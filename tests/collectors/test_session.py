@@ -1,8 +1,6 @@
 """`tracekit.collect` around a loop: a complete run folder or none, and an unchanged loop."""
 
 import gc
-import gzip
-import json
 import os
 import sys
 import weakref
@@ -10,6 +8,7 @@ from collections import Counter
 
 import pytest
 from processes import finished
+from trace_files import read_trace
 
 import tracekit
 from tracekit import manifest
@@ -77,8 +76,8 @@ def loop():
 
 
 def span_names(folder, rank=0):
-    trace = json.loads(gzip.decompress((folder / f"rank{rank}.json.gz").read_bytes()))
-    return Counter(event.get("name", "") for event in trace["traceEvents"])
+    events = read_trace(folder / f"rank{rank}.json.gz")["traceEvents"]
+    return Counter(event.get("name", "") for event in events)
 
 
 def test_a_loop_over_batches(loop, tmp_path, capsys):
