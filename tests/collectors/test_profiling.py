@@ -3,11 +3,10 @@
 import json
 import os
 import sys
-import threading
 from unittest.mock import Mock
 
 import pytest
-from processes import finished
+from processes import finished, on_a_thread
 from trace_files import read_trace
 
 from tracekit import __version__
@@ -44,9 +43,7 @@ def test_stderr_stays_the_programs(tmp_path, capfd):
             os.write(2, b"a line of the program\n")
             run(profile, 1)
 
-    thread = threading.Thread(target=work_on_thread)
-    thread.start()
-    thread.join()
+    on_a_thread(work_on_thread)
     assert capfd.readouterr().err == "a line of the program\n"
 
 
@@ -103,9 +100,7 @@ def test_start_and_stop_and_export_on_another_thread(tmp_path):
     work()
     profile.stop()
     assert profile.is_recorded
-    thread = threading.Thread(target=profile.export)
-    thread.start()
-    thread.join()
+    on_a_thread(profile.export)
     assert "aten::matmul" in names(read_trace(tmp_path / "a.json"))
 
 
@@ -114,9 +109,7 @@ def test_all_threads(tmp_path):
     for all_threads in (False, True):
         profile = Profile(tmp_path / "a.json", {}, all_threads=all_threads)
         profile.start()
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        on_a_thread(work)
         profile.stop()
         found.append("aten::matmul" in names(read_trace(profile.export())))
     assert found == [False, True]

@@ -19,12 +19,8 @@ TRAINING = [sys.executable, str(Path(__file__).parent / "loops" / "programs" / "
 nightly = pytest.mark.nightly("recorded programs run in the gate in loops/test_matrix.py")
 
 
-def run(folder, *words, **environment):
-    return finished(*words, cwd=folder, **environment)
-
-
 def wrapped(folder, *program, **environment):
-    return run(folder, *COLLECT, "--out", "run", "--", *program, **environment)
+    return finished(*COLLECT, "--out", "run", "--", *program, cwd=folder, **environment)
 
 
 def left_in(folder):
@@ -36,7 +32,7 @@ def test_programs_that_train_nothing(tmp_path):
     assert result.returncode == 0
     assert "imported torch" in result.stderr
     assert wrapped(tmp_path, "no-such-program").returncode == 2
-    result = run(tmp_path, *COLLECT, "--opt", "Z3", "--", sys.executable, "-c", "pass")
+    result = finished(*COLLECT, "--opt", "Z3", "--", sys.executable, "-c", "pass", cwd=tmp_path)
     assert result.returncode == 2
     assert "--opt" in result.stderr
     assert left_in(tmp_path) == []
@@ -78,7 +74,7 @@ def test_an_existing_name_under_a_launcher(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     words = [*COLLECT, "--out", "file/run", "--", sys.executable, "-c", "print('runs')"]
-    result = run(tmp_path, *words)
+    result = finished(*words, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (0, "runs\n")
     assert "not a directory" in result.stderr.lower()
 
@@ -127,7 +123,8 @@ sys.stderr.write("\\r20 of 20 |####|\\n")
 @nightly
 def test_messages_begin_a_new_line_next_to_an_open_progress_bar(tmp_path):
     on_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *COLLECT]
-    result = run(tmp_path, *on_terminal, "--out", "run", "--", sys.executable, "-c", BAR)
+    words = [*on_terminal, "--out", "run", "--", sys.executable, "-c", BAR]
+    result = finished(*words, cwd=tmp_path)
     lines = [line for line in result.stdout.split("\n") if "tracekit: " in line]
     assert lines
     assert all(line.startswith("tracekit: ") for line in lines), lines

@@ -1,4 +1,4 @@
-"""Processes and ports that tests start or look at, on Linux in /proc."""
+"""Processes, threads, and ports that tests start or look at, on Linux in /proc."""
 
 import contextlib
 import os
@@ -6,6 +6,7 @@ import random
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 
@@ -61,6 +62,12 @@ def wait_for(condition, limit_s=600):
         assert time.monotonic() < deadline, "the condition never became true"
         time.sleep(0.02)
     return found
+
+
+def on_a_thread(call):
+    """Return the result of a function that is called on another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
 
 
 def free_port():

@@ -429,13 +429,10 @@ class Simulation:
         }
 
     def write(self, folder):
-        """Write the traces of all ranks into a folder; return their paths."""
+        """Write the traces of all ranks into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        paths = []
         for rank in range(self.machine.ranks):
-            paths.append(folder / f"rank{rank}.json")
-            paths[-1].write_text(json.dumps(self.document(rank)), encoding="utf-8")
-        return paths
+            (folder / f"rank{rank}.json").write_text(json.dumps(self.document(rank)), "utf-8")
 
 
 def simulate(machine):
