@@ -15,11 +15,8 @@ from tracekit.collectors.__main__ import main
 _SMALL = ("--seq-len", "32", "--warmup", "1", "--steps", "2", "--repeats", "2")
 
 
-@pytest.fixture(autouse=True)
-def _needs_torch():
-    pytest.importorskip("torch")
-    pytest.importorskip("transformers")
-
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
 
 nightly = pytest.mark.nightly("training runs in the gate in test_engines.py")
 

@@ -1,11 +1,10 @@
 """Every method and engine trains on two ranks, and its trace shows the method."""
 
-import gzip
-import json
 import math
 from collections import Counter
 
 import pytest
+from trace_files import read_trace
 from training_cases import CASES, GATE, REPEATED
 
 import tracekit
@@ -133,8 +132,7 @@ def test_gradient_compression_reports_the_bytes_sent(case, manifest_of):
 
 
 def test_a_trace_describes_its_run(training_run):
-    with gzip.open(training_run("finetune QL") / "rank1.json.gz", "rt", encoding="utf-8") as file:
-        trace = json.load(file)
+    trace = read_trace(training_run("finetune QL") / "rank1.json.gz")
     found = {key: value for key, value in trace.items() if key.startswith("tracekit_")}
     assert found == {
         "tracekit_version": tracekit.__version__,

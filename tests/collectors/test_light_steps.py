@@ -1,10 +1,9 @@
 """Light steps follow the profiled ones on an accelerator, which is the CPU here."""
 
-import gzip
 import itertools
-import json
 
 import pytest
+from trace_files import read_trace
 
 import tracekit
 from tracekit import manifest
@@ -50,10 +49,6 @@ def train(out, count=ALL, **options):
     return manifest.read(out), losses
 
 
-def trace_of(path):
-    return json.loads(gzip.decompress(path.read_bytes()))
-
-
 def steps_in(run):
     with tracekit.open(run, cache=False) as trace:
         return [step for step in trace.query("steps").column("step") if step is not None]
@@ -69,7 +64,7 @@ def test_light_steps_have_a_trace_of_their_own(tmp_path):
     assert (run.traces, run.light_traces) == (["rank0.json.gz"], [NAME])
     assert run.overhead.light_step_ns
     assert run.overhead.plain_after_count == 2
-    light = trace_of(tmp_path / "run" / NAME)
+    light = read_trace(tmp_path / "run" / NAME)
     assert light["tracekit_is_light"] is True
     events = [event for event in light["traceEvents"] if event.get("ph") == "X"]
     assert not [event for event in events if event["name"].startswith("tk/")]

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import threading
 import weakref
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from types import SimpleNamespace
 from unittest.mock import Mock
 
 import pytest
+from processes import on_a_thread
 
 torch = pytest.importorskip("torch")
 
@@ -210,13 +210,9 @@ def test_an_optimizer_that_threads_step_in_turn_is_noticed():
     observer, model = Steps(), torch.nn.Linear(1, 1)
     watch, optimizer = LoopWatch(observer), torch.optim.SGD(model.parameters())
     watch.thread.bind(lambda: None)
-    for number in range(4):
-        step = threading.Thread(target=watch.after_optimizer_step, args=(optimizer,))
-        if number % 2:
-            step.start()
-            step.join()
-        else:
-            watch.after_optimizer_step(optimizer)
+    for _ in range(2):
+        watch.after_optimizer_step(optimizer)
+        on_a_thread(lambda: watch.after_optimizer_step(optimizer))
     assert observer.elsewhere_count == 2
 
 

@@ -3,6 +3,7 @@
 from unittest.mock import Mock
 
 import pytest
+import training_cases
 
 from tracekit.collectors.model import models
 from tracekit.errors import UsageError
@@ -70,14 +71,7 @@ def test_a_configuration_of_no_model_is_refused(content, tmp_path):
 
 
 CPU = torch.device("cpu")
-SIZES = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-}
+SIZES = training_cases.SIZES | {"num_key_value_heads": 2}
 TOKENS = torch.arange(24).reshape(1, 24) % 64
 
 
@@ -86,9 +80,9 @@ def config(**members):
 
 
 def test_the_shape_is_that_of_the_model():
-    assert attention_shape(config(), 24) == AttentionShape(24, 4, 2, 8, 8)
-    assert str(attention_shape(config(head_dim=16), 24)) == (
-        "24 tokens, 4 heads (2 for keys and values) of 16"
+    assert attention_shape(config(), 24) == AttentionShape(24, 4, 2, 16, 16)
+    assert str(attention_shape(config(head_dim=8), 24)) == (
+        "24 tokens, 4 heads (2 for keys and values) of 8"
     )
     latent = config()
     latent.qk_nope_head_dim, latent.qk_rope_head_dim, latent.v_head_dim = 16, 8, 12
@@ -117,7 +111,7 @@ def test_on_a_cpu_it_is_torchs_backend_with_grouped_heads(tmp_path):
 def test_types_and_sizes_that_it_cannot_compute_are_refused():
     backend = flash_attention.flash(CPU, torch.complex64, config(), 24)
     assert (backend.implementation, backend.name) == ("sdpa", "torch SDPA")
-    assert "24 tokens, 4 heads (2 for keys and values) of 8: " in backend.reason
+    assert "24 tokens, 4 heads (2 for keys and values) of 16: " in backend.reason
     # As in multi-head latent attention, where a probe with equal sizes would succeed.
     latent = config()
     latent.qk_nope_head_dim, latent.qk_rope_head_dim, latent.v_head_dim = 16, 8, 12
@@ -211,9 +205,6 @@ def test_a_small_model_gets_small_buckets():
     sizes = {"reduce_bucket_size": 110, "allgather_bucket_size": 110}
     assert engine._sizes(model, 2) == sizes
     assert engine._sizes(model, 3).items() > sizes.items()
-
-
-def test_a_large_one_keeps_the_defaults():
-    with torch.device("meta"):
-        model = torch.nn.Linear(30_000, 20_000)
+    # A large one keeps the defaults.
+    model = torch.nn.Linear(30_000, 20_000, device="meta")
     assert engine._sizes(model, 3) == {}

@@ -8,7 +8,7 @@ import sys
 import time
 
 import pytest
-from processes import finished, running, wait_for
+from processes import running, wait_for
 
 from tracekit.collectors.process import child, distributed, launch, power, sessions
 from tracekit.collectors.process.child import Child, end
@@ -180,19 +180,6 @@ def test_a_second_interrupt_kills_at_once(tmp_path, monkeypatch):
     assert running(pids) == []
 
 
-def test_a_child_ends_with_a_parent_that_is_killed():
-    script = (
-        "import os, signal, subprocess, sys\n"
-        "from tracekit.collectors.process.child import Child\n"
-        "child = Child([sys.executable, '-c', 'import time; time.sleep(600)'],"
-        " subprocess.DEVNULL)\n"
-        "print(child.pid, flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    pid = int(finished(sys.executable, "-c", script).stdout)
-    wait_for(lambda: not running([pid]))
-
-
 def test_without_proc_the_group_is_ended(tmp_path, monkeypatch):
     parent, pids = family(tmp_path)
     monkeypatch.setattr(sessions, "_PROC", tmp_path / "none")
@@ -313,18 +300,6 @@ def task(tasks, number, name, state):
     (folder / "stat").write_text(f"{number} ({name}) {state} 1 {number} 0 -1 0\n")
 
 
-def test_states_of_gloo_threads(tmp_path):
-    task(tmp_path, 1, "python", "R")
-    task(tmp_path, 2, "odd) R (name", "R")
-    assert distributed.gloo_thread_states(tmp_path) == []
-    task(tmp_path, 3, "pt_gloo_runloop", "S")
-    (tmp_path / "4").mkdir()  # has just ended
-    assert distributed.gloo_thread_states(tmp_path) == ["S"]
-    task(tmp_path, 5, "pt_gloo_runloop", "R")
-    assert sorted(distributed.gloo_thread_states(tmp_path)) == ["R", "S"]
-    assert distributed.gloo_thread_states(tmp_path / "none") == []
-
-
 def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
     pytest.importorskip("torch.distributed")
     monkeypatch.setattr(distributed, "_TASKS", tmp_path)
@@ -336,8 +311,11 @@ def test_the_wait_for_gloo_threads_is_limited(tmp_path, monkeypatch):
             task(tmp_path, 1, "pt_gloo_runloop", "S")
 
     monkeypatch.setattr(time, "sleep", nap)
+    task(tmp_path, 2, "odd) R (name", "R")
+    (tmp_path / "4").mkdir()  # has just ended
     distributed.wait_for_gloo_threads()
     assert naps == []  # none is there
+    assert distributed.gloo_thread_states(tmp_path / "none") == []
     task(tmp_path, 1, "pt_gloo_runloop", "R")
     distributed.wait_for_gloo_threads(limit_s=60)
     assert len(naps) == 4  # at work, at work, at rest twice

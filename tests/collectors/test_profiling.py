@@ -1,14 +1,13 @@
 """A trace is complete or absent, and describes its run."""
 
-import gzip
 import json
 import os
 import sys
-import threading
 from unittest.mock import Mock
 
 import pytest
-from processes import finished
+from processes import finished, on_a_thread
+from trace_files import read_trace
 
 from tracekit import __version__
 from tracekit.errors import WorkloadError
@@ -18,11 +17,6 @@ torch = pytest.importorskip("torch")
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.profiler import profile as profiling  # noqa: E402
 from tracekit.collectors.profiler.profile import Profile  # noqa: E402
-
-
-def load(path):
-    data = path.read_bytes()
-    return json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
 
 
 def names(trace):
@@ -49,9 +43,7 @@ def test_stderr_stays_the_programs(tmp_path, capfd):
             os.write(2, b"a line of the program\n")
             run(profile, 1)
 
-    thread = threading.Thread(target=work_on_thread)
-    thread.start()
-    thread.join()
+    on_a_thread(work_on_thread)
     assert capfd.readouterr().err == "a line of the program\n"
 
 
@@ -67,7 +59,7 @@ def test_schedule_and_metadata(name, tmp_path):
     with Profile(tmp_path / name, metadata, warmup=2, active=2) as profile:
         assert profile.step_count == 4
         run(profile)
-    trace = load(tmp_path / name)
+    trace = read_trace(tmp_path / name)
     assert [name for name in names(trace) if name.startswith("tk/")] == ["tk/step/2", "tk/step/3"]
     members = {key: value for key, value in trace.items() if key.startswith("tracekit_")}
     assert members == {
@@ -95,7 +87,7 @@ def test_options(tmp_path):
         profile_memory=True,
     ) as profile:
         run(profile)
-    trace = load(tmp_path / "a.json")
+    trace = read_trace(tmp_path / "a.json")
     assert "record_shapes" not in trace
     assert trace["with_stack"] == trace["profile_memory"] == 1
     assert any(event.get("cat") == "python_function" for event in trace["traceEvents"])
@@ -108,10 +100,8 @@ def test_start_and_stop_and_export_on_another_thread(tmp_path):
     work()
     profile.stop()
     assert profile.is_recorded
-    thread = threading.Thread(target=profile.export)
-    thread.start()
-    thread.join()
-    assert "aten::matmul" in names(load(tmp_path / "a.json"))
+    on_a_thread(profile.export)
+    assert "aten::matmul" in names(read_trace(tmp_path / "a.json"))
 
 
 def test_all_threads(tmp_path):
@@ -119,11 +109,9 @@ def test_all_threads(tmp_path):
     for all_threads in (False, True):
         profile = Profile(tmp_path / "a.json", {}, all_threads=all_threads)
         profile.start()
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
+        on_a_thread(work)
         profile.stop()
-        found.append("aten::matmul" in names(load(profile.export())))
+        found.append("aten::matmul" in names(read_trace(profile.export())))
     assert found == [False, True]
 
 

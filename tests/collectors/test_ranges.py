@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
 from recorded_modules import (  # noqa: E402
+    TOKENS,
     Block,
     assert_nested,
     enable_checkpointing,
@@ -34,6 +35,7 @@ from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+from training_cases import SIZES  # noqa: E402
 
 from tracekit.collectors import ranges  # noqa: E402
 from tracekit.collectors.calls import module_calls, training_hooks  # noqa: E402
@@ -499,15 +501,6 @@ def test_paths_of_adapters():
     assert {path.partition(".")[0] for path in paths - plain} == {"prompt_encoder"}
 
 
-class Failing(nn.Module):
-    def __init__(self, error):
-        super().__init__()
-        self.error = error
-
-    def forward(self, _):
-        raise self.error("on purpose")
-
-
 def test_nsight_sees_the_same_names(tmp_path, monkeypatch):
     nvtx = Mock()
     monkeypatch.setattr(open_ranges, "_nvtx", None)
@@ -593,8 +586,13 @@ def test_modes_of_the_program_see_no_range():
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
 def test_exceptions_close_ranges(error):
-    # Forward hooks are not called after Ctrl-C; the range around the model closes theirs.
-    model = nn.Sequential(Block(), Failing(error))
+    """Forward hooks are not called after Ctrl-C; the range around the model closes theirs."""
+
+    class Failing(nn.Module):
+        def forward(self, _):
+            raise error("on purpose")
+
+    model = nn.Sequential(Block(), Failing())
     with ranges.ModuleRanges(model):
         with pytest.raises(error), ranges.step(0), ranges.phase("forward"):
             model(torch.ones(2, 4))
@@ -656,20 +654,12 @@ def test_exceptions_in_backward_close_ranges(tmp_path):
     assert names(spans)[-2:] == ["tk/module/forward/0#Block", "tk/module/forward/0.inner#Linear"]
 
 
-TOKENS = torch.arange(2 * 24).reshape(2, 24) % 128
-SIZES = {
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "vocab_size": 128,
-}
 CONFIGS = {
-    "llama": {"num_key_value_heads": 4},
+    "llama": {},
     "llama, grouped heads": {"num_key_value_heads": 2, "attention_dropout": 0.1},
     # Soft-capped logits between the first product and the softmax; layers with a sliding window.
     "gemma2": {"num_key_value_heads": 2, "head_dim": 16, "sliding_window": 8},
-    "gpt_neox": {"max_position_embeddings": 64},
+    "gpt_neox": {},
 }
 
 
@@ -691,18 +681,15 @@ def results(model):
     return [output.loss, output.logits, *(parameter.grad for parameter in model.parameters())]
 
 
-def parts_of(model, path):
-    return Counter(names(recorded(path, lambda: model(input_ids=TOKENS))))
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_parts_change_no_bit_of_eager_attention(name, tmp_path):
     plain = results(build(name, "eager"))
     model = build(name, "eager")
     with attention_parts.AttentionRanges(model):
         split = results(model)
-        parts = ("rope", "bmm0", "softmax", "bmm1")
-        assert parts_of(model, tmp_path) == {f"tk/part/{part}": 2 for part in parts}
+        spans = recorded(tmp_path, lambda: model(input_ids=TOKENS))
+    parts = ("rope", "bmm0", "softmax", "bmm1")
+    assert Counter(names(spans)) == {f"tk/part/{part}": 2 for part in parts}
     assert len(plain) == len(split)
     for one, other in zip(plain, split, strict=True):
         assert (one is None and other is None) or torch.equal(one, other)

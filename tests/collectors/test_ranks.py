@@ -142,10 +142,11 @@ def test_a_missing_folder(tmp_path):
     assert claim.is_held
 
 
-def bounds(events):
+def found(events):
+    """Return the steps, and the events at which more optimizers take part than before."""
     finder = StepFinder()
-    steps = [""]
-    for event in events:
+    steps, changes = [""], []
+    for number, event in enumerate(events):
         if event != "F":
             finder.optimizer_stepped(event)
         elif finder.is_over:
@@ -153,30 +154,35 @@ def bounds(events):
                 steps[-2:] = [steps[-2] + steps[-1]]
             steps.append("")
         steps[-1] += event
-    return steps
+        if finder.take_change():
+            changes.append(number)
+    return steps, changes
 
 
 @pytest.mark.parametrize(
-    ("events", "expected"),
+    ("events", "steps", "changes"),
     [
-        ("FaFaFa", ["Fa", "Fa", "Fa"]),
-        ("FFFaFFFa", ["FFFa", "FFFa"]),  # accumulation
-        ("FabFab", ["Fab", "Fab"]),  # two optimizers, one after the other
-        ("FaaFaa", ["Faa", "Faa"]),
+        ("FaFaFa", ["Fa", "Fa", "Fa"], []),
+        ("FFFaFFFa", ["FFFa", "FFFa"], []),  # accumulation
+        ("FabFab", ["Fab", "Fab"], []),  # two optimizers, which both step in the first step
+        ("FaaFaa", ["Faa", "Faa"], []),
         # The halves of a GAN: the first iteration shows two optimizers.
-        ("FdFgFdFgFdFg", ["FdFg", "FdFg", "FdFg"]),
+        ("FdFgFdFgFdFg", ["FdFg", "FdFg", "FdFg"], [3]),
         # Five steps of the critic for each of the generator.
-        ("FdFdFgFdFdFgFdFdFg", ["Fd", "FdFg", "FdFdFg", "FdFdFg"]),
-        ("FaFabFab", ["Fa", "Fab", "Fab"]),  # one that is frozen at first
-        ("FFF", ["FFF"]),
+        ("FdFdFgFdFdFgFdFdFg", ["Fd", "FdFg", "FdFdFg", "FdFdFg"], [5]),
+        # The generator shows that these were not three steps.
+        ("FdFdFdFgFdFdFdFg", ["Fd", "Fd", "FdFg", "FdFdFdFg"], [7]),
+        ("FaFabFab", ["Fa", "Fab", "Fab"], [4]),  # one that is frozen at first
+        ("Fa" * 9 + "FabFab", ["Fa"] * 9 + ["Fab"] * 2, [20]),
+        ("FFF", ["FFF"], []),
     ],
 )
-def test_steps(events, expected):
-    assert bounds(events) == expected
+def test_steps(events, steps, changes):
+    assert found(events) == (steps, changes)
 
 
 def test_an_optimizer_that_is_used_no_more_is_forgotten():
-    steps = bounds("Fab" + "Fa" * 12)
+    steps, _ = found("Fab" + "Fa" * 12)
     assert steps[0] == "Fab"
     assert steps[-1] == "Fa"
     assert steps[1] == "Fa" * 8, "it was waited for eight times"
@@ -184,32 +190,5 @@ def test_an_optimizer_that_is_used_no_more_is_forgotten():
 
 def test_one_that_comes_back_late_is_waited_for():
     iteration = "Fd" * 10 + "Fg"
-    steps = bounds(iteration * 6)
+    steps, _ = found(iteration * 6)
     assert steps[-3:] == [iteration] * 3, steps
-
-
-def changes(events):
-    """Return the events at which more optimizers take part than before."""
-    finder = StepFinder()
-    found = []
-    for number, event in enumerate(events):
-        if event != "F":
-            finder.optimizer_stepped(event)
-        elif finder.is_over:
-            finder.begin()
-        if finder.take_change():
-            found.append(number)
-    return found
-
-
-@pytest.mark.parametrize(
-    ("events", "expected"),
-    [
-        ("FaFaFa", []),
-        ("FabFab", []),  # both step in the first step
-        ("FdFdFdFgFdFdFdFg", [7]),  # the generator shows that these were not three steps
-        ("Fa" * 9 + "FabFab", [20]),
-    ],
-)
-def test_earlier_steps_turn_out_to_be_parts(events, expected):
-    assert changes(events) == expected

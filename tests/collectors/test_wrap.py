@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from processes import finished
@@ -14,37 +15,16 @@ pytest.importorskip("torch")
 COLLECT = [sys.executable, "-m", "tracekit.collectors", "--warmup", "1", "--steps", "2"]
 COLLECT += ["--profile-steps", "2"]
 NEEDED = 1 + 2 + 2 + 1 + 2
+TRAINING = [sys.executable, str(Path(__file__).parent / "loops" / "programs" / "plain.py")]
 nightly = pytest.mark.nightly("recorded programs run in the gate in loops/test_matrix.py")
-
-TRAIN = """
-import sys, torch
-from torch import nn
-torch.manual_seed(0)
-model = nn.Sequential(nn.Embedding(32, 16), nn.Linear(16, 32))
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-batch = torch.arange(16).reshape(2, 8)
-for number in range(int(sys.argv[1])):
-    nn.functional.cross_entropy(model(batch).flatten(0, 1), batch.flatten()).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-"""
-
-
-def run(folder, *words, **environment):
-    (folder / "train.py").write_text(TRAIN)
-    return finished(*words, cwd=folder, **environment)
 
 
 def wrapped(folder, *program, **environment):
-    return run(folder, *COLLECT, "--out", "run", "--", *program, **environment)
-
-
-def training(folder, *words, **env):
-    return wrapped(folder, sys.executable, "train.py", *words, **env)
+    return finished(*COLLECT, "--out", "run", "--", *program, cwd=folder, **environment)
 
 
 def left_in(folder):
-    return sorted(path.name for path in folder.iterdir() if path.name != "train.py")
+    return sorted(path.name for path in folder.iterdir())
 
 
 def test_programs_that_train_nothing(tmp_path):
@@ -52,7 +32,7 @@ def test_programs_that_train_nothing(tmp_path):
     assert result.returncode == 0
     assert "imported torch" in result.stderr
     assert wrapped(tmp_path, "no-such-program").returncode == 2
-    result = run(tmp_path, *COLLECT, "--opt", "Z3", "--", sys.executable, "-c", "pass")
+    result = finished(*COLLECT, "--opt", "Z3", "--", sys.executable, "-c", "pass", cwd=tmp_path)
     assert result.returncode == 2
     assert "--opt" in result.stderr
     assert left_in(tmp_path) == []
@@ -85,7 +65,7 @@ def test_an_existing_name_under_a_launcher(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "mine.txt").write_text("keep")
     slurm = {"SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_LOCALID": "0"}
-    result = training(tmp_path, f"{NEEDED}", **slurm)
+    result = wrapped(tmp_path, *TRAINING, LOOP_STEPS=f"{NEEDED}", **slurm)
     assert result.returncode == 0, result.stderr
     assert left_in(tmp_path) == ["run", "run-2"]
     assert manifest.read(tmp_path / "run-2").traces == ["rank0.json.gz"]
@@ -94,7 +74,7 @@ def test_an_existing_name_under_a_launcher(tmp_path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "file").write_text("")
     words = [*COLLECT, "--out", "file/run", "--", sys.executable, "-c", "print('runs')"]
-    result = run(tmp_path, *words)
+    result = finished(*words, cwd=tmp_path)
     assert (result.returncode, result.stdout) == (0, "runs\n")
     assert "not a directory" in result.stderr.lower()
 
@@ -117,8 +97,8 @@ def test_the_machines_own_sitecustomize_runs_too(tmp_path):
 @nightly
 def test_the_inner_one_of_two_records(tmp_path):
     """A script under `tracekit collect` may call it itself; only one may profile."""
-    inner = [*COLLECT, "--out", "inner", "--", sys.executable, "train.py", f"{NEEDED + 4}"]
-    result = wrapped(tmp_path, *inner)
+    inner = [*COLLECT, "--out", "inner", "--", *TRAINING]
+    result = wrapped(tmp_path, *inner, LOOP_STEPS=f"{NEEDED + 4}")
     assert result.returncode == 0, result.stderr
     assert left_in(tmp_path) == ["inner"]
     assert manifest.read(tmp_path / "inner").outcome == "ok"
@@ -143,7 +123,8 @@ sys.stderr.write("\\r20 of 20 |####|\\n")
 @nightly
 def test_messages_begin_a_new_line_next_to_an_open_progress_bar(tmp_path):
     on_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])", *COLLECT]
-    result = run(tmp_path, *on_terminal, "--out", "run", "--", sys.executable, "-c", BAR)
+    words = [*on_terminal, "--out", "run", "--", sys.executable, "-c", BAR]
+    result = finished(*words, cwd=tmp_path)
     lines = [line for line in result.stdout.split("\n") if "tracekit: " in line]
     assert lines
     assert all(line.startswith("tracekit: ") for line in lines), lines

@@ -1,7 +1,6 @@
 """Cost of each kind of recording per step."""
 
 import statistics
-import time
 from collections import Counter
 
 import pytest
@@ -9,19 +8,6 @@ from devices import on_each_device
 
 _STEPS = 4
 _LIGHT_AT_MOST_PCT = 10.0
-
-
-def timed(trial, step):
-    from tracekit.collectors.machine import accelerator
-
-    times = []
-    for _ in range(_STEPS):
-        accelerator.synchronize(trial.device)
-        begin = time.perf_counter_ns()
-        step()
-        accelerator.synchronize(trial.device)
-        times.append(time.perf_counter_ns() - begin)
-    return times
 
 
 @pytest.mark.alone
@@ -42,13 +28,13 @@ def test_the_cost_of_kinds_of_recording(trial):
     }
     times = {name: [] for name in ("plain", *kinds)}
     counts = {}
-    timed(trial, step)
+    trial.times_ns(step, _STEPS)
     for _ in range(3 if trial.is_cuda else 1):
         for name, options in kinds.items():
-            times["plain"] += timed(trial, step)
+            times["plain"] += trial.times_ns(step, _STEPS)
             with profile(**options) as session:
-                timed(trial, step)
-                times[name] += timed(trial, step)
+                trial.times_ns(step, _STEPS)
+                times[name] += trial.times_ns(step, _STEPS)
             events = session.profiler.kineto_results.events()
             counts[name] = Counter(str(event.device_type()) for event in events)
     middle = {name: statistics.median(ns) for name, ns in times.items()}

@@ -12,15 +12,12 @@ _CUDA_TYPE = 1
 @on_each_device
 def test_peaks_are_those_of_torch(trial):
     """The peaks are torch's to the byte; the allocator's events reach the same within 1 %."""
-    import tiny
     import torch
 
     from tracekit.collectors.machine import memory
 
     is_cuda = trial.is_cuda
-    model = tiny.decoder(512 if is_cuda else 32).to(trial.device)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    ids = next(tiny.batches()).to(trial.device)
+    train = trial.training_step()
     peak, stats = {}, {}
     numbers = itertools.count()
 
@@ -28,9 +25,7 @@ def test_peaks_are_those_of_torch(trial):
         nonlocal peak, stats
         if next(numbers) == 1:  # the first that is recorded
             memory.reset_peak(trial.device)
-        tiny.loss_of(model(ids), ids).backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        train()
         peak = memory.peak(trial.device)
         stats = torch.cuda.memory_stats() if is_cuda else {}
 

@@ -1,11 +1,10 @@
 """What ranges and profiler cost a step."""
 
-import gzip
-import json
 from collections import Counter
 
 import pytest
 from devices import each
+from trace_files import read_trace
 
 _RANGES_AT_MOST_PCT = 5.0
 _OPTIONS = {
@@ -21,8 +20,7 @@ _TRIAL |= {"warmup": 1, "steps": 2, "repeats": 1, "profile_steps": 1}
 
 
 def _counts(trace):
-    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
-    return Counter(event.get("cat") for event in events)
+    return Counter(event.get("cat") for event in read_trace(trace)["traceEvents"])
 
 
 @pytest.mark.alone

@@ -4,7 +4,6 @@ Both are measured without the profiler too. A prediction knows A's trace and unp
 """
 
 import statistics
-import time
 
 import pytest
 from devices import each
@@ -113,19 +112,8 @@ PAIRS = {
 
 
 def plain_ns(trial, step):
-    from tracekit.collectors.machine import accelerator
-
-    for _ in range(3):
-        step()
-    times = []
-    for _ in range(5):
-        accelerator.synchronize(trial.device)
-        begin = time.perf_counter_ns()
-        for _ in range(_STEPS):
-            step()
-        accelerator.synchronize(trial.device)
-        times.append((time.perf_counter_ns() - begin) / _STEPS)
-    return statistics.median(times)
+    trial.times_ns(step, 1, calls=3)
+    return statistics.median(trial.times_ns(step, 5, calls=_STEPS))
 
 
 @pytest.mark.alone

@@ -42,7 +42,7 @@ def test_lightllm(trial):
         pytest.skip("needs LightLLM (TRACEKIT_LIGHTLLM_PYTHON and TRACEKIT_LIGHTLLM_SOURCE)")
     model = trial.work / "model"
     # Another process, so that the device's memory is free again.
-    command = [sys.executable, str(Path(__file__).with_name("llama_folder.py")), str(model), "32"]
+    command = [sys.executable, str(Path(__file__).with_name("llama_folder.py")), str(model)]
     subprocess.run(command, check=True, timeout=120)
     assert list(model.glob("*.safetensors"))
     port = free_port()

@@ -2,9 +2,8 @@
 
 import json
 import math
-import os
-import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 from cli_result import CliResult
+from processes import finished
 
 _COMMAND_S = 280
 
@@ -59,17 +59,7 @@ class Trial:
         own = {"COLUMNS": "120", "TRACEKIT_CACHE_DIR": str(self.runs.parents[1] / "cache")}
         if not self.is_cuda:
             own |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [*map(str, words)],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            cwd=self.work,
-            env={**os.environ, **own, **variables},
-            timeout=_COMMAND_S,
-            check=False,
-        )
+        done = finished(*words, cwd=self.work, timeout_s=_COMMAND_S, **own | variables)
         print(done.stdout, done.stderr, f"exit code {done.returncode}", sep="\n")
         return CliResult(done.stdout, done.stderr, done.returncode)
 
@@ -106,6 +96,20 @@ class Trial:
             made.step()
 
         return step
+
+    def times_ns(self, step, block_count, calls=1):
+        """Return the mean time of a call in each of several blocks of calls."""
+        from tracekit.collectors.machine import accelerator
+
+        times = []
+        for _ in range(block_count):
+            accelerator.synchronize(self.device)
+            begin = time.perf_counter_ns()
+            for _ in range(calls):
+                step()
+            accelerator.synchronize(self.device)
+            times.append((time.perf_counter_ns() - begin) / calls)
+        return times
 
     def profile(self, step, **options):
         """Profile steps, each a call of a function, and return the trace; see `Profile`."""

@@ -84,7 +84,10 @@ class Engine:
         self._node.stdin.flush()
         replies = []
         while not replies or not self._is_last(replies[-1], method):
-            replies += self._read().msg
+            (length,) = struct.unpack("<I", self._exactly(4))
+            stream = self._protos.TraceProcessorRpcStream()
+            stream.ParseFromString(self._exactly(length))
+            replies += stream.msg
         for reply in replies:
             assert not reply.fatal_error, reply.fatal_error
         return replies
@@ -95,12 +98,6 @@ class Engine:
             return True
         result = reply.query_result
         return bool(result.error) or any(batch.is_last_batch for batch in result.batch)
-
-    def _read(self):
-        (length,) = struct.unpack("<I", self._exactly(4))
-        stream = self._protos.TraceProcessorRpcStream()
-        stream.ParseFromString(self._exactly(length))
-        return stream
 
     def _exactly(self, length):
         data = self._node.stdout.read(length)

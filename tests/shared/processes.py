@@ -1,21 +1,28 @@
-"""Processes and ports that tests start or look at, on Linux in /proc."""
+"""Processes, threads, and ports that tests start or look at, on Linux in /proc."""
 
+import contextlib
 import os
+import random
 import socket
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 
-def finished(*words, cwd=None, **variables):
-    """Run a command to its end, with variables added to the environment."""
+def finished(*words, cwd=None, timeout_s=1200, **variables):
+    """Run a command to its end, with variables added to the environment.
+
+    The default timeout is only a guard against hangs.
+    """
     return subprocess.run(
         [*map(str, words)],
         cwd=cwd,
         env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=1200,  # only a guard against hangs
+        timeout=timeout_s,
         check=False,
     )
 
@@ -57,8 +64,15 @@ def wait_for(condition, limit_s=600):
     return found
 
 
+def on_a_thread(call):
+    """Return the result of a function that is called on another thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(call).result()
+
+
 def free_port():
-    """Return an unused port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return an unused port below the range that the system assigns."""
+    while True:
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", random.randint(20_000, 30_000)))
+            return probe.getsockname()[1]

@@ -1,10 +1,10 @@
 """Small models that train, and the ranges that a profiler sees while they do."""
 
-import gzip
-import json
 import warnings
 
 import pytest
+from trace_files import read_trace
+from training_cases import SIZES
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -28,16 +28,7 @@ class Block(nn.Module):
 
 def tiny_llama(mode="plain", attention="eager"):
     torch.manual_seed(0)
-    config = transformers.LlamaConfig(
-        hidden_size=128,
-        intermediate_size=256,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        vocab_size=256,
-        attn_implementation=attention,
-        use_cache=False,
-    )
+    config = transformers.LlamaConfig(**SIZES, attn_implementation=attention, use_cache=False)
     model = transformers.LlamaForCausalLM(config).train()
     if mode != "plain":
         enable_checkpointing(model, is_reentrant=mode == "reentrant")
@@ -72,8 +63,9 @@ def train_step(model):
 
 
 def spans_of(path):
-    trace = json.loads(gzip.decompress(path.read_bytes()))
-    return [span for span in trace["traceEvents"] if span.get("cat") == "user_annotation"]
+    return [
+        span for span in read_trace(path)["traceEvents"] if span.get("cat") == "user_annotation"
+    ]
 
 
 def recorded(path, run, **options):

@@ -15,13 +15,11 @@ class RecordedScene:
         self.numbers = {}
         self.slice_count = 0
 
-    def group(self, name, parent=0, rank=0, about=""):
-        del rank, about
+    def group(self, name, parent=0, *_, **__):
         self.groups.append((*self.groups[parent], name))
         return len(self.groups) - 1
 
-    def track(self, name, parent, rank, about="", *, is_flat=False):
-        del rank, about, is_flat
+    def track(self, name, parent, *_, **__):
         return (*self.groups[parent], name)
 
     def slices(self, track, rows, skip):
@@ -32,18 +30,16 @@ class RecordedScene:
 
     instants = slices
 
-    def finish(self, track):
-        """Do nothing, because nothing is open."""
+    def finish(self, *_):
+        """Do nothing, because nothing is open or buffered."""
 
-    def counter(self, name, parent, rank, unit):
-        del rank
+    close = finish
+
+    def counter(self, name, parent, _, unit):
         return (*self.groups[parent], name, unit)
 
     def values(self, counter, rows, skip):
         self.numbers[counter] = [tuple(row[skip:]) for row in rows]
-
-    def close(self):
-        """Do nothing, because nothing is buffered."""
 
     def arrows(self):
         """Return source and target of each arrow; None for a missing end."""

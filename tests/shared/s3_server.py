@@ -4,12 +4,12 @@ import contextlib
 import http.client
 import os
 import secrets
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from processes import free_port
 from running_server import running
 
 PROGRAM = Path(sys.executable).with_name("weed")
@@ -81,10 +81,7 @@ def serving(folder):
 
 def _free_ports(count):
     """Return pairs of free ports, for HTTP and gRPC."""
-    with contextlib.ExitStack() as sockets:
-        found = []
-        for _ in range(2 * count):
-            held = sockets.enter_context(socket.socket())
-            held.bind(("127.0.0.1", 0))
-            found.append(held.getsockname()[1])
-    return [*zip(found[::2], found[1::2], strict=True)]
+    found = set()
+    while len(found) < 2 * count:
+        found.add(free_port())
+    return zip(*[iter(found)] * 2, strict=True)

@@ -14,6 +14,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any
 
+import traces_by_hand
 from simulated_program import (
     Backward,
     Busy,
@@ -401,16 +402,8 @@ class Simulation:
         info["pg_config"] = [{**group, "pg_size": machine.ranks, "ranks": world}]
         base_ns = _EPOCH_NS + rank * machine.clock_offset_ns
         events = [
-            {
-                "ph": "M",
-                "name": "process_name",
-                "pid": number,
-                "tid": 0,
-                "ts": base_ns / 1000,
-                "args": {key: value},
-            }
-            for number, name, label in ((pid, "python", "CPU"), (rank, "python", f"GPU {rank}"))
-            for key, value in (("name", name), ("labels", label))
+            *traces_by_hand.process(pid, "python", "CPU"),
+            *traces_by_hand.process(rank, "python", f"GPU {rank}"),
         ]
         for row in self.ranks[rank]:
             is_on_device = row.is_work or row.category == "cuda_sync"
@@ -432,19 +425,14 @@ class Simulation:
             "schemaVersion": 1,
             "deviceProperties": [device],
             "distributedInfo": info,
-            "displayTimeUnit": "ms",
-            "baseTimeNanoseconds": 0,
             "traceEvents": events,
         }
 
     def write(self, folder):
-        """Write the traces of all ranks into a folder; return their paths."""
+        """Write the traces of all ranks into a folder."""
         folder.mkdir(parents=True, exist_ok=True)
-        paths = []
         for rank in range(self.machine.ranks):
-            paths.append(folder / f"rank{rank}.json")
-            paths[-1].write_text(json.dumps(self.document(rank)), encoding="utf-8")
-        return paths
+            (folder / f"rank{rank}.json").write_text(json.dumps(self.document(rank)), "utf-8")
 
 
 def simulate(machine):

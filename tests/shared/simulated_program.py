@@ -7,32 +7,29 @@ action, so machines that differ in one knob have the same jitter everywhere else
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 # -- actions of host threads, with integer ns; streams have numbers, and events have names ---------
 
 
-@dataclass(frozen=True, slots=True)
-class Busy:
+class Busy(NamedTuple):
     """The thread works for itself."""
 
     ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """An op, a range or a Python call around other actions."""
 
     category: str
     name: str
     inside: tuple[Action, ...]
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """A kernel or a copy. For a collective, ns is the transfer without waiting."""
 
     name: str
@@ -40,12 +37,11 @@ class Work:
     ns: int
     gap_ns: int  # at least so long after the work before it on its stream
     category: str = "kernel"
-    args: Mapping[str, Any] = field(default_factory=dict)
+    args: Mapping[str, Any] = {}
     collective: int | None = None  # its number, the same on all ranks
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
+class Launch(NamedTuple):
     """A call that puts work on the device; a graph replay puts there several in their order."""
 
     call: str
@@ -56,8 +52,7 @@ class Launch:
     graph: int | None = None  # number of the graph that is replayed
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
     """An event is recorded on a stream; each has its name for itself."""
 
     event: str
@@ -65,8 +60,7 @@ class Record:
     call_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(NamedTuple):
     """A stream waits for an event."""
 
     event: str
@@ -74,16 +68,14 @@ class Wait:
     call_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Synchronise:
+class Synchronise(NamedTuple):
     """The thread waits for a stream, or for the device if None."""
 
     call_ns: int
     stream: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Backward:
+class Backward(NamedTuple):
     """Autograd's thread runs these, and the calling thread waits for it."""
 
     inside: tuple[Action, ...]
@@ -91,8 +83,7 @@ class Backward:
     back_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class NextBatch:
+class NextBatch(NamedTuple):
     """The thread creates a batch, or receives it from a worker."""
 
     number: int
@@ -417,7 +408,7 @@ class Training:
         kernels = tuple(work for action in inside for work in works_of(action))
         # A graph is the same in each step.
         graph = self.graphs.setdefault(name.partition("/")[2], len(self.graphs) + 1)
-        launch = replace(self.launch(name, kernels, "cudaGraphLaunch"), graph=graph)
+        launch = self.launch(name, kernels, "cudaGraphLaunch")._replace(graph=graph)
         return self.op(name, op, launch, **args)[1]
 
     def work(self, name, kernel, stream, ns, category="kernel", **args):

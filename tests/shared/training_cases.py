@@ -5,8 +5,7 @@ from pathlib import Path
 RANKS = Path(__file__).with_name("training_ranks.py")
 """The program of each rank. Arguments: the folder, and the kind of device."""
 
-SMALL_LLAMA = {
-    "model_type": "llama",
+SIZES = {
     "hidden_size": 64,
     "intermediate_size": 160,
     "num_hidden_layers": 2,
@@ -15,6 +14,7 @@ SMALL_LLAMA = {
     "vocab_size": 256,
     "max_position_embeddings": 128,
 }
+SMALL_LLAMA = {"model_type": "llama", **SIZES}
 
 _PRETRAIN = (
     *("Naive", "R", "F", "Q", "Z1", "Z2", "Z3", "Z2+O", "R+Z3", "Q+Z3"),

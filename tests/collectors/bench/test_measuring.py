@@ -1,6 +1,7 @@
 """The timed calls, and points that cannot be measured."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -50,23 +51,19 @@ def test_a_cpu_has_no_tf32():
         called(gemm, product(dtype="tf32"))
 
 
-@pytest.mark.parametrize("has_new", [True, False])
-def test_the_precision_of_fp32_is_restored(monkeypatch, has_new):
-    class New:
-        fp32_precision = "none"
-
-    class Old:
-        allow_tf32 = False
-
-    matmul = New() if has_new else Old()
+@pytest.mark.parametrize(
+    ("before", "inside"),
+    [
+        ({"fp32_precision": "none"}, {"fp32_precision": "tf32"}),
+        ({"allow_tf32": False}, {"allow_tf32": True}),
+    ],
+)
+def test_the_precision_of_fp32_is_restored(before, inside, monkeypatch):
+    matmul = SimpleNamespace(**before)
     monkeypatch.setattr(torch.backends.cuda, "matmul", matmul)
-    before = vars(type(matmul)).copy()
     with gemm._fp32_precision("tf32", torch.device("cuda")):
-        assert getattr(matmul, "fp32_precision", None) == ("tf32" if has_new else None)
-        assert getattr(matmul, "allow_tf32", None) == (None if has_new else True)
-    assert {name: getattr(matmul, name) for name in vars(matmul)} == {
-        name: before[name] for name in vars(matmul)
-    }
+        assert vars(matmul) == inside
+    assert vars(matmul) == before
 
 
 def test_copies_and_ops():

@@ -1,14 +1,11 @@
 """Runs loop programs, bare or under `tracekit collect`, and reports their results."""
 
 import contextlib
-import gzip
 import importlib.util
 import json
 import os
-import random
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +16,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from processes import free_port
+from trace_files import read_trace
 
 PROGRAMS = Path(__file__).with_name("programs")
 TRACEKIT = Path(sys.executable).with_name("tracekit")
@@ -44,8 +43,8 @@ class RunFolder:
         return sorted(path.name for path in self.path.glob("rank*.json.gz"))
 
     def events(self, rank=0):
-        content = json.loads(gzip.decompress((self.path / f"rank{rank}.json.gz").read_bytes()))
-        return [event for event in content["traceEvents"] if event.get("ph") == "X"]
+        events = read_trace(self.path / f"rank{rank}.json.gz")["traceEvents"]
+        return [event for event in events if event.get("ph") == "X"]
 
     def names(self, rank=0):
         return Counter(event["name"] for event in self.events(rank))
@@ -210,25 +209,13 @@ class Loops:
         if ranks == 1:
             return command
         if not is_torchrun:
-            return ["/bin/sh", str(PROGRAMS / "ranks.sh"), str(Loops.free_port()), *command]
-        words = ("--standalone", "--nproc-per-node", str(ranks))
-        return [*Loops.torchrun(*words), *command[1:]]
-
-    @staticmethod
-    def torchrun(*words):
-        return [sys.executable, "-m", "torch.distributed.run", *words]
+            return ["/bin/sh", str(PROGRAMS / "ranks.sh"), str(free_port()), *command]
+        torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+        return [*torchrun, "--nproc-per-node", str(ranks), *command[1:]]
 
     @staticmethod
     def collect(*options, out="run"):
         return [str(TRACEKIT), "collect", "--out", out, *(options or OPTIONS), "--"]
-
-    @staticmethod
-    def free_port():
-        """Return an unused port below the range that the system assigns."""
-        while True:
-            with socket.socket() as server, contextlib.suppress(OSError):
-                server.bind(("127.0.0.1", random.randint(20_000, 30_000)))
-                return int(server.getsockname()[1])
 
     def close(self):
         for token in self._tokens:

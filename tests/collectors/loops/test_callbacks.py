@@ -4,25 +4,21 @@ import pytest
 from _expected import assert_unharmed
 from _loops import TOKENS, needs
 
-# By package: the program, its words, and the class of the model.
-TRAINERS = {
-    "transformers": ("transformers_trainer", (), "LlamaForCausalLM"),
-    "lightning": ("lightning_trainer", ("validation", "accumulating"), "Decoder"),
-}
-
 
 @pytest.mark.parametrize(
-    "package",
+    ("package", "program", "model"),
     [
-        "transformers",
-        pytest.param("lightning", marks=pytest.mark.nightly("one trainer is in the gate")),
+        ("transformers", "transformers_trainer", "LlamaForCausalLM"),
+        pytest.param(
+            *("lightning", "lightning_trainer validation accumulating", "Decoder"),
+            marks=pytest.mark.nightly("one trainer is in the gate"),
+        ),
     ],
 )
-def test_a_training_is_recorded(package, loops):
+def test_a_training_is_recorded(package, program, model, loops):
     needs(package)
-    script, words, model = TRAINERS[package]
-    result = loops.run(script, *words, "callback", is_bare=True)
-    assert_unharmed(result, " ".join([script, *words]))
+    result = loops.run(*program.split(), "callback", is_bare=True)
+    assert_unharmed(result, program)
     run = result.run
     made = run.manifest
     assert made["outcome"] == "ok", made["reason"]

@@ -1,12 +1,7 @@
 """However a program ends, `tracekit collect` returns its exit code and keeps the run folder."""
 
-import contextlib
-import os
-import pty
-import select
 import shutil
 import sys
-import time
 
 import pytest
 from _expected import assert_unharmed, expected, is_same, lines_of
@@ -96,42 +91,10 @@ def test_nothing_can_be_written_into_a_folder_that_is_removed(tmp_path, monkeypa
     assert list(tmp_path.iterdir()) == []
 
 
-# Makes the terminal on stdin the controlling one, and executes another program.
-TAKE_TERMINAL = (
-    "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    "os.execvp(sys.argv[1], sys.argv[1:])"
-)
-
-
-def on_a_terminal(loops, command, wait_for, keys):
-    """Press keys in a terminal once a command prints a text; return its text and outcome."""
-    ours, theirs = pty.openpty()
-    wrapped = [sys.executable, "-c", TAKE_TERMINAL, *command]
-    process = loops.start(wrapped, stdin=theirs, stdout=theirs, stderr=theirs)
-    os.close(theirs)
-    shown = ""
-    is_pressed = False
-    deadline = time.monotonic() + 300
-    # On Linux reading fails once the other side is closed.
-    with contextlib.suppress(OSError):
-        while True:
-            if time.monotonic() > deadline:
-                process.popen.kill()  # it may be stopped, as it read from the terminal
-                break
-            if select.select([ours], [], [], 1)[0]:
-                shown += os.read(ours, 65536).decode()
-            if not is_pressed and wait_for in shown:
-                os.write(ours, keys)
-                is_pressed = True
-    result = process.end()
-    os.close(ours)
-    assert is_pressed, shown
-    return shown, result
-
-
 def test_the_program_can_read_from_the_terminal(loops):
     """In a separate process group, it would be stopped when it reads."""
     program = [sys.executable, "-c", "print('answer', input('question '))"]
-    shown, result = on_a_terminal(loops, [*loops.collect(), *program], "question", b"forty-two\n")
-    assert "answer forty-two" in shown
+    on_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+    result = loops.start([*on_terminal, *loops.collect(), *program]).end("forty-two\n")
+    assert "answer forty-two" in result.stdout
     assert result.left == []

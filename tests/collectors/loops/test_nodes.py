@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from _loops import PROGRAMS
+from processes import free_port
 
 # Later commands of the page read the runs of earlier ones.
 pytestmark = pytest.mark.nightly("starts two launchers per job; joining of runs is tested alone")
@@ -63,7 +64,7 @@ def cluster(loops):
         env = {
             "PATH": os.pathsep.join([str(folder / "bin"), installed, os.environ["PATH"]]),
             "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(loops.free_port()),
+            "MASTER_PORT": str(free_port()),
             "TRACEKIT_CACHE_DIR": str(folder / "cache"),
             "COLUMNS": "120",
         }

@@ -1,9 +1,8 @@
 """Loops on threads of the program: torch's profiler crashes if two threads use it."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 from _expected import assert_unharmed
+from processes import on_a_thread
 from torch import nn
 
 from tracekit.collectors.loop import program_loop
@@ -67,11 +66,6 @@ class Beginning:
     @property
     def is_recorded(self):
         return self.loop.recorder is not None and not self.loop.recorder.is_done
-
-
-def on_a_thread(call):
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(call).result()
 
 
 def test_of_two_threads_that_step_at_once_one_is_recorded(tmp_path, monkeypatch):

@@ -117,7 +117,7 @@ class Engine:
         self.count += 1
         self.bodies.append(body)
         if behavior.isdecimal():
-            return int(behavior), self.problem("the server is busy")
+            return int(behavior), {"message": "the server is busy"}
         if behavior == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         if behavior == "echo":
@@ -198,9 +198,6 @@ class Engine:
     def refusal(self, body):
         """Return status and answer of an error, or None."""
 
-    def problem(self, text):
-        return {"error": {"message": text, "type": "server_error", "code": 500}}
-
     def events(self, body):
         raise NotImplementedError
 
@@ -211,9 +208,6 @@ class Engine:
 
 class LightLlm(Engine):
     generate_path = "/generate_stream"
-
-    def problem(self, text):
-        return {"message": text}
 
     def refusal(self, body):
         inputs = body["inputs"]
@@ -328,9 +322,6 @@ class Sglang(Completions):
 
 class Tgi(Engine):
     generate_path = "/generate_stream"
-
-    def problem(self, text):
-        return {"error": text, "error_type": "overloaded"}
 
     def refusal(self, body):
         if not isinstance(body["inputs"], str):

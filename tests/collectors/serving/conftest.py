@@ -77,6 +77,7 @@ def told_of(folder):
 class ServeRun:
     folder: Path
     lines: list[str]
+    error: WorkloadError | None
 
     @property
     def manifest(self):
@@ -105,14 +106,17 @@ class ServeRun:
 
 @pytest.fixture
 def serve(tmp_path, monkeypatch):
-    """Return a function that runs `--stage serve` in this process; keywords are its arguments."""
+    """Return a function that runs `--stage serve` in this process; keywords are its arguments.
+
+    `error` matches the message of the error with which the run must end.
+    """
     from tracekit.collectors.collect import run
 
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.endswith("_proxy")]:
         monkeypatch.delenv(name)
 
-    def start(server, *, is_incomplete=False, **values):
+    def start(server, *, error=None, **values):
         lines = []
         given = {
             "stage": "serve",
@@ -124,12 +128,10 @@ def serve(tmp_path, monkeypatch):
         }
         if server is not None:
             given |= {"engine": server.engine, "url": server.url}
-        refused = (
-            pytest.raises(WorkloadError, match="incomplete") if is_incomplete else nullcontext()
-        )
-        with refused:
+        refused = nullcontext() if error is None else pytest.raises(WorkloadError, match=error)
+        with refused as caught:
             run(given | values, ["tracekit", "collect"], lines.append, serving_figures=told_of)
-        return ServeRun(tmp_path / "run", lines)
+        return ServeRun(tmp_path / "run", lines, caught and caught.value)
 
     return start
 

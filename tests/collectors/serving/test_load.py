@@ -46,16 +46,13 @@ def test_points_in_the_load():
     assert [MARKS["20ms"].is_reached(99, at) for at in (19_999_999, 20_000_000)] == [False, True]
 
 
-@pytest.mark.parametrize("text", ["", "burst:3", "poisson", "poisson:0", "constant:inf", "often"])
-def test_a_wrong_arrival_is_refused(text):
-    with pytest.raises(UsageError, match="--arrival"):
-        parse_arrival(text)
-
-
-@pytest.mark.parametrize("text", ["", "s", "-1", "101%", "nan%", "1.5", "2 hours"])
-def test_a_wrong_mark_is_refused(text):
-    with pytest.raises(UsageError, match="--profile-for"):
-        parse_mark(text, 200, "--profile-for")
+def test_wrong_arrivals_and_marks_are_refused():
+    for text in ("", "burst:3", "poisson", "poisson:0", "constant:inf", "often"):
+        with pytest.raises(UsageError, match="--arrival"):
+            parse_arrival(text)
+    for text in ("", "s", "-1", "101%", "nan%", "1.5", "2 hours"):
+        with pytest.raises(UsageError, match="--profile-for"):
+            parse_mark(text, 200, "--profile-for")
 
 
 @pytest.mark.parametrize(("size", "least"), [(2048, 512), (300, 0), (8, 0)])

@@ -9,6 +9,7 @@ import threading
 import time
 
 import pytest
+from trace_files import read_trace
 
 import tracekit
 from tracekit.collectors.serving.engine import EngineFacts
@@ -20,11 +21,6 @@ from tracekit.collectors.serving.http.generator import LoadGenerator
 from tracekit.collectors.serving.http.trace_pickup import TraceFolder, is_complete
 from tracekit.collectors.serving.plan import LoadPlan, Mark, ProfilePlan, Prompt
 from tracekit.redaction import Redactor
-
-
-def trace_of(folder, rank):
-    with gzip.open(folder / f"rank{rank}.json.gz") as file:
-        return json.load(file)
 
 
 def test_lightllm_traces_that_appear_late_and_grow_are_waited_for(stand_in, serve, tmp_path):
@@ -44,7 +40,7 @@ def test_lightllm_traces_that_appear_late_and_grow_are_waited_for(stand_in, serv
     assert run.manifest.traces == ["rank0.json.gz", "rank1.json.gz"]
     assert run.load.profile_note is None
     for rank in (0, 1):
-        assert trace_of(run.folder, rank)["distributedInfo"]["rank"] == rank
+        assert read_trace(run.folder / f"rank{rank}.json.gz")["distributedInfo"]["rank"] == rank
     calls = server.seen()["calls"]
     assert calls.index("GET /profiler_start") < calls.index("GET /profiler_stop")
     # Copied traces remain where the server wrote them.
@@ -207,7 +203,7 @@ def test_traces_of_other_engines(engine, stand_in, serve, tmp_path):
     server = stand_in(engine, trace_count=2, **quirks)
     run = serve(server, **place)
     assert run.manifest.traces == ["rank0.json.gz", "rank1.json.gz"]
-    assert trace_of(run.folder, 1)["distributedInfo"]["rank"] == 1
+    assert read_trace(run.folder / "rank1.json.gz")["distributedInfo"]["rank"] == 1
     assert "POST /start_profile" in server.seen()["calls"]
     assert sorted(path.name for path in run.folder.iterdir()) == [
         "logs", "rank0.json.gz", "rank1.json.gz", "requests.jsonl", "run.json",

@@ -1,6 +1,5 @@
 """The embedded engine: transformers' continuous batching on a CPU, with a tiny model."""
 
-import gzip
 import json
 import re
 import threading
@@ -8,6 +7,7 @@ from collections import Counter
 from types import SimpleNamespace
 
 import pytest
+from trace_files import read_trace
 
 import tracekit
 from tracekit import manifest
@@ -130,8 +130,7 @@ def test_trace_contains_steps_phases_and_batches(run, trace):
 
 
 def test_phases_and_modules_of_the_trace(run, trace):
-    with gzip.open(run.folder / "rank0.json.gz", "rt", encoding="utf-8") as file:
-        content = json.load(file)
+    content = read_trace(run.folder / "rank0.json.gz")
     assert (content["tracekit_stage"], content["tracekit_engine"]) == ("serve", "transformers")
     phases = {str(row["phase"]): row for row in trace.query("phases").to_dicts()}
     assert {"prefill", "mixed", "decode"} <= set(phases)

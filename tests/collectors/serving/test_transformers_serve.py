@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from processes import finished, free_port
+from training_cases import SIZES
 
 from tracekit import manifest
 
@@ -40,9 +41,7 @@ def model_folder(tmp_path_factory):
     transformers.PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, unk_token="<unk>"
     ).save_pretrained(folder)
-    sizes = {"hidden_size": 64, "intermediate_size": 128, "max_position_embeddings": 256}
-    sizes |= {"num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": len(words)}
-    config = transformers.LlamaConfig(**sizes, bos_token_id=None, eos_token_id=None)
+    config = transformers.LlamaConfig(**SIZES, bos_token_id=None, eos_token_id=None)
     transformers.LlamaForCausalLM(config).save_pretrained(folder)
     return folder
 

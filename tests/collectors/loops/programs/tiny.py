@@ -9,7 +9,6 @@ benchmark).
 """
 
 import atexit
-import contextlib
 import json
 import os
 import sys
@@ -172,22 +171,11 @@ def leave():
     meanwhile, the process ends with SIGABRT ("terminate called without an active exception"), in
     about one of twenty runs on a busy machine.
     """
+    from tracekit.collectors.process.distributed import wait_for_gloo_threads
+
     distributed.barrier()
     distributed.destroy_process_group()
-    calm_count = 0
-    while calm_count < 3:
-        time.sleep(0.002)
-        calm_count = 0 if "R" in _gloo_states() else calm_count + 1
-
-
-def _gloo_states():
-    states = []
-    for path in Path("/proc/self/task").glob("*/stat"):
-        with contextlib.suppress(OSError):  # the thread has ended
-            stat = path.read_text("utf-8", "replace")
-            if "(pt_gloo_" in stat:
-                states.append(stat.rpartition(")")[2].split()[0])
-    return states
+    wait_for_gloo_threads(limit_s=60)
 
 
 def tell_compiled():
