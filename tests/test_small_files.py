@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tracekit import manifest
-from tracekit.analysis.rules import check_rules
+from tracekit.analysis.names.rules import check_rules
 from tracekit.checking import baseline
 from tracekit.checking.rules import load_rules, parse_rule
 from tracekit.dataset.manifest import read_manifest

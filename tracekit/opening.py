@@ -174,7 +174,7 @@ def open_request(request: OpenRequest) -> Trace:
         tuple(map(str, sources.traces)),
     )
     if request.rules is not None:
-        from tracekit.analysis.rules import check_rules
+        from tracekit.analysis.names.rules import check_rules
 
         # Check the file first: a cached store would hide that it is missing.
         check_rules(request.rules)
@@ -201,8 +201,8 @@ def points_of(run: Path) -> list[tuple[object, ...]]:
     """
     import duckdb
 
-    from tracekit.analysis.device_peaks import fill_named_peaks
     from tracekit.analysis.library import library_file, start_session
+    from tracekit.analysis.names.device_peaks import fill_named_peaks
     from tracekit.analysis.relations import ensure
     from tracekit.database.connections import create_tables
     from tracekit.ingest.runs import load_runs
@@ -490,7 +490,7 @@ def _of_breakdown(contents: Contents, trace_count: int, request: OpenRequest) ->
 
     Analyses that depend on peak rates of devices are excluded, because the rates may change.
     """
-    from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_RATE
+    from tracekit.analysis.names.device_peaks import DEVICE_PEAK, DEVICE_PEAK_RATE
     from tracekit.analysis.relations import depends_on, is_relation
 
     names = breakdown_of(contents, trace_count) if request.for_breakdown else []
@@ -657,7 +657,7 @@ def _fill_traces(
     progress: Callable[[Progress], None] | None,
     begun: Reading | None,
 ) -> Relations:
-    from tracekit.analysis.rules import create_rule_tables
+    from tracekit.analysis.names.rules import create_rule_tables
     from tracekit.database.connections import SMALL_SOURCE_BYTES, with_memory_limit
     from tracekit.ingest.load import forget_trace, load_trace
     from tracekit.ingest.reading import Reading
@@ -686,7 +686,7 @@ def _fill_traces(
     if sources.runs:
         _fill_runs(build, sources, progress)
     for file in sources.counters:
-        from tracekit.ingest.counter_files import load_counters
+        from tracekit.ingest.formats.counter_files import load_counters
 
         load_counters(connection, file, build.folder, None)
     if sources.captures:
@@ -695,7 +695,7 @@ def _fill_traces(
         # Check records before loading captures, which come from another recording.
         judge_records(connection)
     for number, file in enumerate(sources.captures):
-        from tracekit.ingest.capture import load_capture
+        from tracekit.ingest.formats.capture import load_capture
 
         with_memory_limit(
             connection,
@@ -703,15 +703,15 @@ def _fill_traces(
             partial(load_capture, connection, file, number, len(sources.traces)),
         )
     for file in sources.execution_traces:
-        from tracekit.ingest.execution_trace import join_execution_trace
+        from tracekit.ingest.formats.execution_trace import join_execution_trace
 
         join_execution_trace(connection, file)
     for file in sources.annotations:
-        from tracekit.ingest.kernel_annotations import join_annotations
+        from tracekit.ingest.formats.kernel_annotations import join_annotations
 
         join_annotations(connection, file)
-    from tracekit.ingest.merged_ranks import split_ranks
-    from tracekit.ingest.xprof_json import name_xprof_events
+    from tracekit.ingest.formats.merged_ranks import split_ranks
+    from tracekit.ingest.formats.xprof_json import name_xprof_events
 
     split_ranks(connection)
     name_xprof_events(connection)
@@ -729,7 +729,7 @@ def _fill_runs(build: Build, sources: Sources, progress: Callable[[Progress], No
         build.connection, sources.runs, build.folder, progress, needs_one=not sources.traces
     )
     if any(map(has_benchmarks, sources.runs)):
-        from tracekit.analysis.device_peaks import fill_named_peaks
+        from tracekit.analysis.names.device_peaks import fill_named_peaks
 
         fill_named_peaks(build.connection)
     for run, run_id in zip(sources.runs, run_ids, strict=True):

@@ -194,7 +194,7 @@ class Trace:
         Raises:
             QueryError: the device is unknown.
         """
-        from tracekit.analysis.device_peaks import DEVICE_PEAK, insert_peaks
+        from tracekit.analysis.names.device_peaks import DEVICE_PEAK, insert_peaks
         from tracekit.analysis.relations import Relations
 
         insert_peaks(self.connection, device, peaks)

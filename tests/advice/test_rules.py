@@ -10,7 +10,7 @@ from traces_by_hand import work
 
 import tracekit
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.rules import builtin_content, load_fusion_rules
+from tracekit.analysis.names.rules import builtin_content, load_fusion_rules
 from tracekit.errors import UsageError
 from tracekit.prediction.advising import COLUMNS
 

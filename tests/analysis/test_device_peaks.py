@@ -5,8 +5,8 @@ import re
 import duckdb
 import pytest
 
-from tracekit.analysis.device_peaks import fill_device_peaks, load_device_peaks, peak_of
 from tracekit.analysis.library import library_file, start_session
+from tracekit.analysis.names.device_peaks import fill_device_peaks, load_device_peaks, peak_of
 from tracekit.database.connections import create_tables
 
 

@@ -6,7 +6,7 @@ import pytest
 from cases_as_ranks import Cases
 from traces_by_hand import call, kernel
 
-from tracekit.analysis import section_alignment
+from tracekit.analysis.passes import section_alignment
 
 # A decoder; all GEMMs have the same kernel name.
 LAYERS = 6

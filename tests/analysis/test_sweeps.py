@@ -7,7 +7,7 @@ import pytest
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import start_session
-from tracekit.analysis.sweeps import SWEPT, sweep_table, swept
+from tracekit.analysis.passes.sweeps import SWEPT, sweep_table, swept
 from tracekit.sql_text import rows
 
 

@@ -26,7 +26,7 @@ from formats_by_hand import gpu_space, rocprof_process
 
 import tracekit
 from tracekit.analysis.library import library_file
-from tracekit.analysis.rules import check_rules
+from tracekit.analysis.names.rules import check_rules
 from tracekit.database.building import build_temporary
 from tracekit.errors import TraceError, TracekitError, UsageError
 from tracekit.export.perfetto import export_perfetto

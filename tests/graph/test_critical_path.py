@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from every_trace import BUNDLED, PATHS, on_every_trace, on_some_traces
 
-from tracekit.analysis.graph_sweeps import REPLAY, create_swept
+from tracekit.analysis.passes.graph_sweeps import REPLAY, create_swept
 
 
 @on_every_trace

@@ -3,7 +3,14 @@
 import duckdb
 import pytest
 
-from tracekit.analysis.graph_sweeps import GAINS, MOMENTS, PATH, REPLAY, RUN_STEPS, create_swept
+from tracekit.analysis.passes.graph_sweeps import (
+    GAINS,
+    MOMENTS,
+    PATH,
+    REPLAY,
+    RUN_STEPS,
+    create_swept,
+)
 
 
 def swept(sweep, rows):

@@ -11,8 +11,8 @@ import pytest
 from tracekit.analysis.library import library_file
 from tracekit.database.building import build_temporary
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.chrome_trace import BLOCK_BYTES, ChromeTraceReader
 from tracekit.ingest.faults import Faults
+from tracekit.ingest.formats.chrome_trace import BLOCK_BYTES, ChromeTraceReader
 from tracekit.ingest.load import fill_threads, load_trace
 from tracekit.ingest.reading import Reading
 from tracekit.schema import RUN_TABLES, TABLES

@@ -11,7 +11,7 @@ from tracekit.analysis.library import library_file
 from tracekit.database.connections import create_tables
 from tracekit.engine.many_ranks import ingest_dataset
 from tracekit.errors import TraceError, UsageError
-from tracekit.ingest.counter_files import load_counters
+from tracekit.ingest.formats.counter_files import load_counters
 
 SECOND = 1_700_000_000
 """2023-11-14 22:13:20 UTC"""

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from tracekit.ingest.chrome_trace import BLOCK_BYTES
+from tracekit.ingest.formats.chrome_trace import BLOCK_BYTES
 
 EVENTS = [
     json.loads(line)

@@ -4,7 +4,7 @@ import pytest
 from traces_by_hand import call, kernel, span
 
 import tracekit
-from tracekit.ingest.merged_ranks import ranks_of
+from tracekit.ingest.formats.merged_ranks import ranks_of
 
 
 def rank_events(prefix, gemm_us):

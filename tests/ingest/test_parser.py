@@ -5,8 +5,8 @@ import re
 import pytest
 
 from tracekit import native
-from tracekit.ingest import chrome_trace
 from tracekit.ingest.event_collector import EventCollector
+from tracekit.ingest.formats import chrome_trace
 
 X = '"ph":"X","ts":1,"dur":2'
 READ_X = {"event_id": 0, "view_name": "event", "ph": "X", "ts_ns": 1000, "dur_ns": 2000}

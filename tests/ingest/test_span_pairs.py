@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tracekit.ingest.span_pairs import NO_BEGIN, NO_END, TOO_LONG
+from tracekit.ingest.formats.span_pairs import NO_BEGIN, NO_END, TOO_LONG
 
 
 def edge(phase, ts, name=None, **members):

@@ -9,8 +9,8 @@ from formats_by_hand import SESSION_NS, Space, gpu_space
 import tracekit
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
+from tracekit.ingest.formats.xspace_trace import XSpaceReader
 from tracekit.ingest.sources import find_traces
-from tracekit.ingest.xspace_trace import XSpaceReader
 
 
 def test_work_calls_and_steps(tmp_path):

@@ -15,8 +15,8 @@ from traces_by_hand import kernel, span, work
 
 import tracekit
 from tracekit import palette
-from tracekit.analysis import device_rules
-from tracekit.analysis.rules import (
+from tracekit.analysis.names import device_rules
+from tracekit.analysis.names.rules import (
     CLASS_FLAGS,
     CLASS_TEXTS,
     KINDS,

@@ -254,22 +254,31 @@ def _kind_of(name: str, file: _File) -> Kind:
 
 def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
     """Return the SQL files with their names and subjects, in alphabetical order."""
-    results = []
-    for folder in root.iterdir():
-        if folder.name.startswith(("_", ".")) or not folder.is_dir():
-            continue
-        for file in folder.iterdir():
-            # A leading underscore marks a file that is neither an analysis nor a relation. A
-            # leading dot marks a temporary file of an editor.
-            if file.name.endswith(".sql") and not file.name.startswith(("_", ".")):
-                results.append((file.name.removesuffix(".sql"), folder.name, file))
+    subjects = (path for path in root.iterdir() if path.is_dir())
+    results = [found for path in subjects for found in _files_of_subject(path, path.name)]
     return sorted(results, key=lambda item: item[:2])
+
+
+def _files_of_subject(folder: Path, subject: str) -> Iterator[tuple[str, str, Path]]:
+    # A leading underscore marks a file that is neither an analysis nor a relation. A leading dot
+    # marks a temporary file of an editor.
+    if folder.name.startswith(("_", ".")):
+        return
+    for path in folder.iterdir():
+        if path.name.endswith(".sql"):
+            if not path.name.startswith(("_", ".")):
+                yield path.name.removesuffix(".sql"), subject, path
+        elif path.is_dir():
+            yield from _files_of_subject(path, subject)
 
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of the package."""
 
-_MAKING = (".", "ingest", "analysis", "engine", "dataset")
+_MAKING = (
+    *(".", "ingest", "ingest/formats", "engine", "dataset"),
+    *("analysis", "analysis/names", "analysis/passes"),
+)
 """Packages whose code determines the rows of stores and datasets."""
 
 

@@ -23,8 +23,7 @@ import msgspec
 
 from tracekit.analysis.catalog import QUERIES, cache_digest, load_catalog
 from tracekit.analysis.header import SQL_TOKEN
-from tracekit.analysis.params import default_of
-from tracekit.analysis.rules import (
+from tracekit.analysis.names.rules import (
     CLASS_CALLS,
     CLASS_MACROS,
     ROLE_CALL,
@@ -33,6 +32,7 @@ from tracekit.analysis.rules import (
     class_macros,
     create_role_macros,
 )
+from tracekit.analysis.params import default_of
 from tracekit.database.connections import EMPTY_STORE
 from tracekit.sql_text import literal, quote
 

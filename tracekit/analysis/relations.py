@@ -18,29 +18,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import duckdb
 
-from tracekit.analysis import context_walk, section_alignment
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.device_peaks import DEVICE_PEAK, DEVICE_PEAK_TYPES, fill_device_peaks
-from tracekit.analysis.device_rules import (
+from tracekit.analysis.header import SQL_TOKEN
+from tracekit.analysis.library import macro_of_analysis, names_in, reads
+from tracekit.analysis.names.device_peaks import DEVICE_PEAK, DEVICE_PEAK_TYPES, fill_device_peaks
+from tracekit.analysis.names.device_rules import (
     DEVICE_MARK,
     DEVICE_TABLES,
     create_device_marks,
     create_unrecorded_marks,
 )
-from tracekit.analysis.graph_sweeps import TABLES as SWEPT_TABLES
-from tracekit.analysis.graph_sweeps import create_swept
-from tracekit.analysis.header import SQL_TOKEN
-from tracekit.analysis.library import macro_of_analysis, names_in, reads
-from tracekit.analysis.params import ParamValue, bind
-from tracekit.analysis.plausibility import (
-    EVENT_KIND,
-    IMPLAUSIBLE,
-    create_event_kinds,
-    judge_records,
-)
-from tracekit.analysis.query_errors import store_error
-from tracekit.analysis.result import Column, columns_of
-from tracekit.analysis.rules import (
+from tracekit.analysis.names.rules import (
     CLASS_MACROS,
     CLASSIFIED_RANGE,
     CLASSIFIED_WORK,
@@ -51,8 +39,20 @@ from tracekit.analysis.rules import (
     create_role_macros,
     create_rule_tables,
 )
+from tracekit.analysis.params import ParamValue, bind
+from tracekit.analysis.passes import context_walk, section_alignment
+from tracekit.analysis.passes.graph_sweeps import TABLES as SWEPT_TABLES
+from tracekit.analysis.passes.graph_sweeps import create_swept
+from tracekit.analysis.passes.sweeps import SWEEPS, sweep_table
+from tracekit.analysis.plausibility import (
+    EVENT_KIND,
+    IMPLAUSIBLE,
+    create_event_kinds,
+    judge_records,
+)
+from tracekit.analysis.query_errors import store_error
+from tracekit.analysis.result import Column, columns_of
 from tracekit.analysis.spec import Spec
-from tracekit.analysis.sweeps import SWEEPS, sweep_table
 from tracekit.database.connections import (
     SCRATCH,
     SESSION,

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.rules import PHASES, load_kernel_rules
+from tracekit.analysis.names.rules import PHASES, load_kernel_rules
 from tracekit.comparison.cells import OUTSIDE_WINDOW, PARTS
 from tracekit.errors import UsageError, did_you_mean
 

@@ -173,7 +173,7 @@ def write_run_tables(runs: Sequence[Place], folder: Path) -> Iterator[tuple[str,
         create_tables(connection, library_file())
         load_runs(connection, runs, folder)
         if (connection.execute("SELECT EXISTS (FROM benchmark)").fetchone() or (False,))[0]:
-            from tracekit.analysis.device_peaks import fill_named_peaks
+            from tracekit.analysis.names.device_peaks import fill_named_peaks
 
             fill_named_peaks(connection)
         for table in (*(table.name for table in RUN_TABLES), "rejected"):

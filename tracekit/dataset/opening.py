@@ -133,7 +133,7 @@ def _create_tables(
     """Create the tables, views, and macros of a store over the files."""
     from tracekit.analysis.catalog import load_catalog
     from tracekit.analysis.library import library_file
-    from tracekit.analysis.rules import create_rule_tables
+    from tracekit.analysis.names.rules import create_rule_tables
     from tracekit.database.connections import create_tables
 
     create_tables(connection, library_file())

@@ -15,7 +15,7 @@ from msgspec import Struct
 from tracekit.analysis.breakdown import BREAKDOWN, SERVED_BREAKDOWN
 from tracekit.analysis.catalog import load_catalog
 from tracekit.analysis.library import library_file
-from tracekit.analysis.rules import check_rules
+from tracekit.analysis.names.rules import check_rules
 from tracekit.analysis.scopes import Contents
 from tracekit.database.connections import create_tables
 from tracekit.dataset.layout import SUFFIX

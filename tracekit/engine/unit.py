@@ -17,11 +17,11 @@ from pathlib import Path
 import duckdb
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.device_peaks import fill_named_peaks
 from tracekit.analysis.library import library_file, reads, start_session
+from tracekit.analysis.names.device_peaks import fill_named_peaks
+from tracekit.analysis.names.rules import create_rule_tables
 from tracekit.analysis.params import bind
 from tracekit.analysis.relations import Relations, is_relation, with_values
-from tracekit.analysis.rules import create_rule_tables
 from tracekit.database.connections import SCRATCH, SESSION, create_tables
 from tracekit.dataset.layout import BY_TIME, LARGE_TABLES, SMALL_TABLES, WRITTEN_AS, File, put_file
 from tracekit.dataset.shards import Description, key_of, write_shard

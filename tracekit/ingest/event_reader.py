@@ -2,7 +2,7 @@
 
 The C parser (native/) reads almost all events; this module reads the others.
 :mod:`tracekit.event_description` maps members and arguments to columns;
-:mod:`tracekit.ingest.chrome_trace` finds the events in a file.
+:mod:`tracekit.ingest.formats.chrome_trace` finds the events in a file.
 
 The values of a row are integers, strings, or None, in the order of :data:`ROW_COLUMNS`.
 """

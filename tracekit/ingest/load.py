@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tracekit.event_description import KINDS
-from tracekit.ingest.chrome_trace import OPEN_ARRAY
 from tracekit.ingest.event_loader import EventLoader
 from tracekit.ingest.faults import Faults
+from tracekit.ingest.formats.chrome_trace import OPEN_ARRAY
+from tracekit.ingest.formats.span_pairs import pair_spans
 from tracekit.ingest.reading import Reading
 from tracekit.ingest.sources import resolved
-from tracekit.ingest.span_pairs import pair_spans
 from tracekit.ingest.trace_metadata import as_int, find_rank
 from tracekit.redaction import mask_members
 from tracekit.sql_text import literal, rows

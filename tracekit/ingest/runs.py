@@ -18,7 +18,7 @@ from msgspec.structs import asdict
 
 from tracekit import manifest
 from tracekit.errors import TraceError
-from tracekit.ingest.counter_files import load_counters
+from tracekit.ingest.formats.counter_files import load_counters
 from tracekit.ingest.json_lines import BENCHMARKS, REQUESTS, UnreadableFileError, load_lines
 from tracekit.ingest.sources import BENCHMARKS_NAME, COUNTERS_NAME, REQUESTS_NAME
 from tracekit.ingest.trace_readers import Progress

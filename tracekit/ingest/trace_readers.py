@@ -79,7 +79,9 @@ def _reader(module: str, name: str) -> Callable[[ByteStream], TraceReader]:
     """Return a function that creates a reader and imports its module on first use."""
 
     def begin(stream: ByteStream) -> TraceReader:
-        reader: TraceReader = getattr(import_module(f"tracekit.ingest.{module}"), name)(stream)
+        reader: TraceReader = getattr(import_module(f"tracekit.ingest.formats.{module}"), name)(
+            stream
+        )
         return reader
 
     return begin
@@ -90,9 +92,9 @@ _pickle = _reader("pickled_trace", "PickleReader")
 
 
 def _database(stream: ByteStream) -> TraceReader:
-    from tracekit.ingest.database_trace import DatabaseReader
-    from tracekit.ingest.nsys_trace import NsysExport
-    from tracekit.ingest.rocpd_trace import RocpdTrace
+    from tracekit.ingest.formats.database_trace import DatabaseReader
+    from tracekit.ingest.formats.nsys_trace import NsysExport
+    from tracekit.ingest.formats.rocpd_trace import RocpdTrace
 
     return DatabaseReader(stream, (NsysExport, RocpdTrace))
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from tracekit.analysis.catalog import load_catalog
-from tracekit.analysis.graph_sweeps import REPLAY, create_swept, read_group_times
+from tracekit.analysis.passes.graph_sweeps import REPLAY, create_swept, read_group_times
 from tracekit.analysis.relations import ensure, ensure_named
 from tracekit.analysis.result import Column, Result, ShownAsTable
 from tracekit.analysis.run import run_analysis

@@ -8,7 +8,7 @@ from statistics import fmean, linear_regression
 
 from msgspec.structs import replace
 
-from tracekit.analysis.device_peaks import DevicePeak, find_device, load_device_peaks
+from tracekit.analysis.names.device_peaks import DevicePeak, find_device, load_device_peaks
 from tracekit.analysis.relations import ensure_named
 from tracekit.errors import QueryError, UsageError
 from tracekit.prediction.changes import Change

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from tracekit.analysis.rules import builtin_content
+from tracekit.analysis.names.rules import builtin_content
 from tracekit.database.connections import SESSION, session_of
 from tracekit.errors import QueryError
 from tracekit.sql_text import quote, select_rows

@@ -3,9 +3,9 @@
 JAX writes one profile twice: as an XSpace, and as a Chrome trace for viewers, in which planes are
 processes and lines are threads (xla/tsl/profiler/convert/xplane_to_trace_events.cc). The events of
 the Chrome trace have no category, and their arguments are strings. As in
-:mod:`tracekit.ingest.xspace_trace`, an event on a GPU stream becomes a kernel, copy, or memset with
-device, stream, and correlation. A call with a correlation becomes a launch, and an annotation with
-`step_num` becomes a step.
+:mod:`tracekit.ingest.formats.xspace_trace`, an event on a GPU stream becomes a kernel, copy, or
+memset with device, stream, and correlation. A call with a correlation becomes a launch, and an
+annotation with `step_num` becomes a step.
 
 In both files, the arguments of a kernel may contain its XLA op and the enclosing scopes
 (``jit(step)/transpose(jvp(layer))/dot_general:``). The launch of such a kernel gets a range of that

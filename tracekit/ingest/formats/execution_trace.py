@@ -17,7 +17,7 @@ import msgspec
 
 from tracekit.errors import TraceError
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.pickled_trace import complete_text
+from tracekit.ingest.formats.pickled_trace import complete_text
 
 if TYPE_CHECKING:
     import duckdb

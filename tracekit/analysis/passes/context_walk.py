@@ -20,9 +20,9 @@ from pathlib import Path
 import duckdb
 import msgspec
 
-from tracekit.analysis.rules import HOST_EVENTS, PHASES
-from tracekit.analysis.sweeps import SWEPT, swept
-from tracekit.analysis.walked_modules import Module, finished
+from tracekit.analysis.names.rules import HOST_EVENTS, PHASES
+from tracekit.analysis.passes.sweeps import SWEPT, swept
+from tracekit.analysis.passes.walked_modules import Module, finished
 from tracekit.database.connections import session_of
 from tracekit.sql_text import quote
 

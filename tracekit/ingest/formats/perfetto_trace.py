@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTextReader, us_text
+from tracekit.ingest.formats.event_texts import EventTextReader, us_text
 from tracekit.ingest.json_values import quoted, text_of
 from tracekit.wire import fields, read_varint
 

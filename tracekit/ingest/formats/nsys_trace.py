@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tracekit.errors import TraceError
-from tracekit.ingest.database_trace import Database, as_number, as_text, event_sql
+from tracekit.ingest.formats.database_trace import Database, as_number, as_text, event_sql
 
 _NEEDED = {
     "StringIds": ("id", "value"),

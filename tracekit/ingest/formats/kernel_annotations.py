@@ -17,8 +17,8 @@ import msgspec
 from tracekit.errors import TraceError
 from tracekit.ingest.budget import Budget
 from tracekit.ingest.byte_stream import ByteStream
-from tracekit.ingest.pickled_trace import complete_text
-from tracekit.ingest.plain_pickle import read_plain
+from tracekit.ingest.formats.pickled_trace import complete_text
+from tracekit.ingest.formats.plain_pickle import read_plain
 from tracekit.ingest.sources import ANNOTATIONS
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """Reader of traces in SQLite databases; rows become events of a Chrome trace.
 
 Each profiler has a :class:`Schema` with statements that format each row in SQLite as the event that
-torch.profiler (Kineto) would write. :mod:`tracekit.ingest.event_texts` reads these events.
+torch.profiler (Kineto) would write. :mod:`tracekit.ingest.formats.event_texts` reads these events.
 
 Databases are untrusted: they are opened read-only, only tables are queried (no views), and nothing
 in the schema is trusted.
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tracekit.errors import TraceError
 from tracekit.ingest.budget import MAX_EVENT_BYTES, Budget
-from tracekit.ingest.event_texts import EventTextReader
+from tracekit.ingest.formats.event_texts import EventTextReader
 
 if TYPE_CHECKING:
     from tracekit.ingest.byte_stream import ByteStream

@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTextReader, event_text
-from tracekit.ingest.plain_pickle import read_plain
-from tracekit.ingest.rocprof_json import RocprofFile, RocprofTrace, rocprof_file
+from tracekit.ingest.formats.event_texts import EventTextReader, event_text
+from tracekit.ingest.formats.plain_pickle import read_plain
+from tracekit.ingest.formats.rocprof_json import RocprofFile, RocprofTrace, rocprof_file
 from tracekit.units import GB, NS_PER_US
 
 if TYPE_CHECKING:

@@ -1,8 +1,8 @@
 """Reader of the JSON output of rocprofv3 (`--output-format json`).
 
 The format: source/lib/output/generateJSON.cpp of rocprofiler-sdk. The content and the resulting
-events are the same as for the databases (:mod:`tracekit.ingest.rocpd_trace`). Only the members
-named here are decoded. Times are ns of a monotonic clock, not Unix times.
+events are the same as for the databases (:mod:`tracekit.ingest.formats.rocpd_trace`). Only the
+members named here are decoded. Times are ns of a monotonic clock, not Unix times.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tracekit.ingest.rocpd_trace import CALL_CATEGORIES
+from tracekit.ingest.formats.rocpd_trace import CALL_CATEGORIES
 
 _GPU = 2
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from tracekit.errors import TraceError
-from tracekit.ingest.database_trace import Database, as_number, as_text, event_sql
+from tracekit.ingest.formats.database_trace import Database, as_number, as_text, event_sql
 
 CALL_CATEGORIES = {"MARKER": "user_annotation", "HIP": "cuda_runtime", "HSA": "cuda_driver"}
 """torch.profiler's category of a call, by the prefix of rocprofiler's category."""

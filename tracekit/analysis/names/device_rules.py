@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tracekit.analysis.rules import Rule, builtin_content, condition, first_match
+from tracekit.analysis.names.rules import Rule, builtin_content, condition, first_match
 from tracekit.sql_text import quote, select_rows
 
 if TYPE_CHECKING:

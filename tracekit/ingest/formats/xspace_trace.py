@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from tracekit.errors import TraceError
 from tracekit.ingest.budget import MAX_EVENT_BYTES
-from tracekit.ingest.event_texts import EventTextReader, event_text
+from tracekit.ingest.formats.event_texts import EventTextReader, event_text
 from tracekit.wire import fields, read_varint
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from tracekit.analysis.sweeps import SWEPT, swept
+from tracekit.analysis.passes.sweeps import SWEPT, swept
 from tracekit.database.connections import cursor_of
 
 REPLAY, GAINS, MOMENTS, RUN_STEPS, PATH = "replay", "gains", "moments", "run_steps", "path"

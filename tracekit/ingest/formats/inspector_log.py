@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tracekit.errors import TraceError
-from tracekit.ingest.event_texts import EventTextReader
+from tracekit.ingest.formats.event_texts import EventTextReader
 
 if TYPE_CHECKING:
     from tracekit.ingest.event_collector import EventRows

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tracekit.analysis.catalog import QUERIES
-from tracekit.analysis.pattern_words import may_match, ways_to_match
+from tracekit.analysis.names.pattern_words import may_match, ways_to_match
 from tracekit.database.connections import SCRATCH, SESSION
 from tracekit.errors import UsageError
 from tracekit.small_files import MAX_TOML_BYTES, parse_toml, read_small

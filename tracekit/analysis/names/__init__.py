@@ -1,0 +1,1 @@
+"""Rules that classify names of kernels, ranges, and devices."""

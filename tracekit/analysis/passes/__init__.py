@@ -1,0 +1,1 @@
+"""Sequential walks over the events of a trace, in native code."""
