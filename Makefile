@@ -110,7 +110,7 @@ imports: $(DEV)/.installed
 sql: $(DEV)/.linted
 
 # The files that changed: to lint them all takes 14 CPU-seconds.
-$(DEV)/.linted: $(DEV)/.installed .sqruff $(wildcard queries/*/*.sql)
+$(DEV)/.linted: $(DEV)/.installed .sqruff $(wildcard queries/*/*.sql queries/*/*/*.sql)
 	@echo "== sqruff"
 	@$(DEV)/bin/sqruff --nocolor lint $(if $(filter-out %.sql,$?),queries,$?) > $(DEV)/sql.log 2>&1 || \
 		{ cat $(DEV)/sql.log >&2; exit 1; }

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from tracekit.cli._main import main as run_command
-from tracekit.cli.collect import command
+from tracekit.cli.commands.collect import command
 
 
 def main(args: Sequence[str] | None = None) -> int:

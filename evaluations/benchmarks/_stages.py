@@ -35,7 +35,7 @@ def timed(name: str, step: Callable[[], T]) -> T:
 def main() -> None:
     """Run the stages sequentially, and write the duration of each, ms."""
     trace, out = map(Path, sys.argv[1:])
-    timed("start: click and the command", partial(__import__, "tracekit.cli.breakdown"))
+    timed("start: click and the command", partial(__import__, "tracekit.cli.commands.breakdown"))
     timed("start: duckdb", partial(__import__, "duckdb"))
     timed("start: reader", partial(__import__, "tracekit.ingest.load"))
     timed("start: analysis", partial(__import__, "tracekit.analysis.relations"))

@@ -185,7 +185,8 @@ def test_without_textual_an_error_is_shown(monkeypatch):
 
 
 def test_the_command_does_not_import_textual_before_it_is_used():
-    program = "import sys, tracekit.cli.browse, tracekit.browse; sys.exit('textual' in sys.modules)"
+    imported = "sys, tracekit.cli.commands.browse, tracekit.browse"
+    program = f"import {imported}; sys.exit('textual' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)
 
 

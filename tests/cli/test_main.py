@@ -36,9 +36,9 @@ def test_every_command_exists_with_click_before_8_4():
             raise TypeError(f"{cls.__name__} is not generic")
 
         click.ParamType.__class_getitem__ = classmethod(refuse)
-        import tracekit.cli
-        for module in iter_modules(tracekit.cli.__path__):
-            import_module(f"tracekit.cli.{module.name}")
+        import tracekit.cli.commands
+        for module in iter_modules(tracekit.cli.commands.__path__):
+            import_module(f"tracekit.cli.commands.{module.name}")
         """
     )
     assert done.returncode == 0, done.stderr

@@ -8,8 +8,8 @@ from traces_by_hand import kernel
 
 from tracekit.analysis.catalog import load_catalog
 from tracekit.cli._main import SUBCOMMANDS
-from tracekit.cli.query import QUESTIONS
-from tracekit.cli.query import command as query
+from tracekit.cli.commands.query import QUESTIONS
+from tracekit.cli.commands.query import command as query
 
 SAMPLES = REPO / "sample_traces"
 

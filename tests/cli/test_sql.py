@@ -7,7 +7,7 @@ from collections import deque
 import pytest
 
 import tracekit
-from tracekit.cli.sql import split_arguments
+from tracekit.cli.commands.sql import split_arguments
 from tracekit.errors import QueryError, UsageError
 
 

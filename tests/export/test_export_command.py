@@ -20,7 +20,7 @@ import pytest
 from perfetto_engine import Engine, engine_folder
 from traces_by_hand import call, kernel, span
 
-from tracekit.cli import view
+from tracekit.cli.commands import view
 from tracekit.errors import StoreError
 from tracekit.export import viewer
 from tracekit.export.viewer import serving
@@ -170,7 +170,7 @@ def test_the_next_export_removes_files_of_a_killed_one(trace_file, tmp_path, cli
     script = """
         import os, signal, sys
         from pathlib import Path
-        from tracekit.cli.export import written_atomically
+        from tracekit.cli.commands.export import written_atomically
         with written_atomically(Path(sys.argv[1]), force=False, max_bytes=100) as out:
             out.write(b"half")
             os.kill(os.getpid(), signal.SIGKILL)

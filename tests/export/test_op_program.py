@@ -9,7 +9,7 @@ from processes import finished
 from traces_by_hand import span
 
 import tracekit
-from tracekit.cli.reproduce import op_program
+from tracekit.cli.commands.reproduce import op_program
 from tracekit.errors import QueryError
 
 LORA = Path(__file__).parents[1] / "traces" / "cpu_llama_lora" / "rank0.json.gz"

@@ -103,7 +103,7 @@ NAMING = {
     "queries/health/health.sql": "other is no class",
     "tracekit/paper/measures.py": "the rows of a published table",
     "tracekit/analysis/macros.py": "whether an analysis has work",
-    "tracekit/cli/pivot.py": "an example of a condition",
+    "tracekit/cli/commands/pivot.py": "an example of a condition",
     "tracekit/mcp/answers.py": "an example of a condition",
     "tracekit/trace.py": "an example of a condition",
 }

@@ -63,8 +63,8 @@ SUBCOMMANDS = {
 
 def _subcommand(word: str) -> click.Command | None:
     """Return the subcommand, or None for an analysis of `query`, such as `memory`."""
-    in_file = Path(__file__).with_name(f"{word}.py").exists()
-    module = import_module(f"tracekit.cli.{word if in_file else SUBCOMMANDS[word]}")
+    in_file = Path(__file__).with_name("commands").joinpath(f"{word}.py").exists()
+    module = import_module(f"tracekit.cli.commands.{word if in_file else SUBCOMMANDS[word]}")
     command: click.Command | None = getattr(module, "command" if in_file else word, None)
     return command
 
@@ -78,7 +78,7 @@ def subcommands(name: str) -> dict[str, click.Command]:
 @cache
 def _load(name: str) -> click.Command:
     """Return a command, with its subcommands in help and completion."""
-    command: click.Command = import_module(f"tracekit.cli.{name}").command
+    command: click.Command = import_module(f"tracekit.cli.commands.{name}").command
     words = {word: one.get_short_help_str(200) for word, one in subcommands(name).items()}
     if not words:
         return command

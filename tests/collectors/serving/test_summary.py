@@ -3,7 +3,7 @@
 import json
 
 from tracekit import manifest
-from tracekit.cli.collect import _serving_figures as figures_of
+from tracekit.cli.commands.collect import _serving_figures as figures_of
 from tracekit.collectors.serving import manifest as serving_manifest
 from tracekit.collectors.serving import records as requests_file
 from tracekit.collectors.serving.records import RequestRecord

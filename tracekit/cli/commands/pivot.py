@@ -55,7 +55,7 @@ def command(
     Rows and columns add up: wall_ns to the busy time of the devices, span_ns to their windows.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.cli.query import print_empty_reasons
+    from tracekit.cli.commands.query import print_empty_reasons
 
     names = [name.strip() for name in rows.split(",") if name.strip()]
     with open_traces(traces, reading) as trace:

@@ -106,7 +106,7 @@ def command(
             if format_name == "table":
                 _print_notes(prediction)
         if report is not None and timeline is not None:
-            from tracekit.cli.report import compared
+            from tracekit.cli.commands.report import compared
             from tracekit.report import write
 
             write(compared(traces[0], (str(timeline),), reading, changes), report)

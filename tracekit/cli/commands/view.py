@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tracekit.cli.export import Bounded, Choice, choice_options, print_written
+from tracekit.cli.commands.export import Bounded, Choice, choice_options, print_written
 
 
 @click.command(name="view")

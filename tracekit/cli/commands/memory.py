@@ -31,7 +31,7 @@ def command(traces: tuple[str, ...], blocks: bool, format_name: str, reading: Re
     Record TRACE with profile_memory=True, or use a snapshot of torch.cuda.memory._dump_snapshot.
     """
     from tracekit.cli._open import open_traces
-    from tracekit.cli.query import print_empty_reasons
+    from tracekit.cli.commands.query import print_empty_reasons
 
     names = (*_ANALYSES, "memory_peak") if blocks else _ANALYSES
     with open_traces(traces, reading) as trace:

@@ -37,7 +37,7 @@ def command(
 
     from tracekit.analysis.breakdown import of_steps
     from tracekit.cli._open import closed_meanwhile, open_traces
-    from tracekit.cli.advise import short_advice_lines
+    from tracekit.cli.commands.advise import short_advice_lines
     from tracekit.render._console import make_console
 
     with open_traces(traces, reading, for_breakdown=True) as trace:

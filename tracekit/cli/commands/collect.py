@@ -103,7 +103,7 @@ def command(
 
 
 def _verify(ctx: click.Context, base: str, changed: Path, rule: str | None) -> None:
-    from tracekit.cli import advise
+    from tracekit.cli.commands import advise
     from tracekit.collectors.collect import is_first_rank
 
     if is_first_rank():

@@ -17,7 +17,7 @@ from tracekit.cli._options import (
     recorded_option,
     trace_argument,
 )
-from tracekit.cli.predict import INCONCLUSIVE
+from tracekit.cli.commands.predict import INCONCLUSIVE
 from tracekit.errors import QueryError, UsageError, WorkloadError
 
 if TYPE_CHECKING:

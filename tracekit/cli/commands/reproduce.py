@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from tracekit.cli._options import Reading, reading_options, trace_argument
-from tracekit.cli.export import output_option, written_atomically
+from tracekit.cli.commands.export import output_option, written_atomically
 from tracekit.errors import QueryError
 from tracekit.render._text import printable
 from tracekit.trace import Trace

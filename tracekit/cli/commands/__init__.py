@@ -1,0 +1,1 @@
+"""Commands of tracekit, one per file, imported on use."""
