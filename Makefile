@@ -40,7 +40,8 @@ WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(8, os.cpu_count() or 1))')
 JEMALLOC = $(wildcard $(DEV)/lib/python3*/site-packages/ray/core/libjemalloc.so)
 # Programs that measure and update tables of the manual. No check runs them.
 EVALUATE := PYTHONPATH=evaluations:tests/shared $(DEV)/bin/python -m
-NATIVE := $(wildcard native/*.c native/*.h native/*.py)
+NATIVE_SOURCES := $(wildcard native/*.c native/*/*.c)
+NATIVE := $(NATIVE_SOURCES) $(wildcard native/*.h native/*/*.h native/*.py)
 SANITIZE := -std=c11 -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Inative
 CFLAGS_STRICT := -fsyntax-only -std=c11 -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion -Werror
 
@@ -95,7 +96,7 @@ lint: $(DEV)/.installed
 	@$(DEV)/bin/ruff format --quiet --check . || \
 		{ echo "not formatted as ruff does it: make format" >&2; exit 1; }
 	@if command -v cc > /dev/null; then echo "== cc"; cc $(CFLAGS_STRICT) -Inative \
-		native/*.c tests/fuzz/native.c; fi
+		$(NATIVE_SOURCES) tests/fuzz/native.c; fi
 	@echo "== wording"
 	@$(DEV)/bin/python tests/docs/check_wording.py >&2
 
@@ -143,7 +144,7 @@ pytest: $(DEV)/.installed
 fuzz: $(DEMO)/.installed
 	@echo "== fuzz"
 	@if command -v cc > /dev/null; then mkdir -p build && \
-		cc $(SANITIZE) -o build/fuzz_native tests/fuzz/native.c native/*.c && \
+		cc $(SANITIZE) -o build/fuzz_native tests/fuzz/native.c $(NATIVE_SOURCES) && \
 		build/fuzz_native $$(awk 'BEGIN { print 6 * $(MINUTES) }') $(or $(SEED),$$(date +%s)); fi
 	@$(DEMO)/bin/python tests/fuzz/run.py --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 

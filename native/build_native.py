@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 FLAGS = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden"]
-SOURCES = sorted(map(str, Path("native").glob("*.c")))
+SOURCES = sorted(map(str, Path("native").rglob("*.c")))
 ZIG = "ziglang>=0.13"
 
 

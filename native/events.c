@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "walker.h"
-#include "written_numbers.h"
+#include "text/walker.h"
+#include "text/written_numbers.h"
 
 #define MAX_EXTRA_MEMBERS 16 /* of one event */
 

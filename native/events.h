@@ -12,9 +12,9 @@
 #include <stdint.h>
 
 #include "columns.h"
-#include "json_text.h"
+#include "text/json_text.h"
 #include "layout.h"
-#include "structure.h"
+#include "text/structure.h"
 
 /* Why reading stopped. */
 typedef enum {

@@ -1,7 +1,7 @@
 -- Self time of CPU ops, which counts as device work in traces without accelerator work.
 -- Time belongs to the innermost open op, so an op that nested work interrupts has several pieces. A collective is
 -- always one piece. Autograd nodes and Python ranges are host time and count as idle. The SELECT is the input of
--- native/self_time.c. It tracks the nesting depth per thread, so no time is lost if ops overlap without nesting. If an
+-- native/passes/self_time.c. It tracks the nesting depth per thread, so no time is lost if ops overlap without nesting. If an
 -- accelerator was used but its work was not recorded, runtime calls are included too.
 --
 -- Kind:     table

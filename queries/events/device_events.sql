@@ -1,7 +1,7 @@
 -- Kernels, copies, and memsets with their busy time (wall_ns); on cpu, pieces of ops.
 -- Each busy nanosecond of a device belongs to one event. Compute takes precedence over communication, and communication
 -- over copies. Among events of one kind, start, end, stream, and correlation decide, so file order does not matter.
--- wall_ns adds up to the busy time; for comm and memcpy, it is the exposed part. native/owned_time.c computes
+-- wall_ns adds up to the busy time; for comm and memcpy, it is the exposed part. native/passes/owned_time.c computes
 -- kind_wall_ns and wall_ns.
 --
 -- Kind:      table

@@ -1,5 +1,5 @@
 -- Time saved if all work of a group took no time, for each group of graph_group.
--- native/replay.c computes the gains with recorded times. This statement selects its input: the edges, followed by the
+-- native/passes/replay.c computes the gains with recorded times. This statement selects its input: the edges, followed by the
 -- members of each group.
 --
 -- Kind:     table

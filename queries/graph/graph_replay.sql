@@ -1,5 +1,5 @@
 -- Replayed time of each node, with typical weights and without unexplained time.
--- This statement selects the edges, and native/replay.c replays them. latest_ns is NULL for nodes that do not affect
+-- This statement selects the edges, and native/passes/replay.c replays them. latest_ns is NULL for nodes that do not affect
 -- the end of any trace.
 --
 -- Kind:     table

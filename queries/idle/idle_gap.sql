@@ -1,5 +1,5 @@
 -- Segments of the idle gaps of each device, each with its own cause.
--- A gap is the time in which no stream of the device runs anything. native/idle_gaps.c computes the rows from the input
+-- A gap is the time in which no stream of the device runs anything. native/passes/idle_gaps.c computes the rows from the input
 -- rows that this statement selects. Gaps with late launches are split at borders of steps, ranges, autograd nodes, and
 -- outermost spans, at long waits, and at times without host events. A segment before the first border has the context
 -- of the previous work; after the last border, of the next work. The comment below describes segments between borders,
@@ -37,7 +37,7 @@
 
 -- A segment between two borders has the context of the innermost range or autograd node. Without one, its phase is
 -- other if the phases of the two launches differ and the interval is long; else it has the context of the next work.
--- This statement returns numbered sections of rows, with flags. native/idle_gaps.c applies these rules in order,
+-- This statement returns numbered sections of rows, with flags. native/passes/idle_gaps.c applies these rules in order,
 -- and the first match decides (limits: macros of idle_limits):
 --   cause           reason                      condition
 --   graph_gap       inside one graph replay     the next work is a later part of a graph replay

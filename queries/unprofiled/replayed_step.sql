@@ -1,7 +1,7 @@
 -- Step time of each trace in replays of the dependency graph: recorded, unprofiled, and bounds.
 -- Also contains the host slowdown factor at which the replay matches the measured step. The step time is the mean of at
 -- least ten consecutive steps. A shorter recording is extended to ten steps, with the mean interval between its step
--- ends. This statement selects the edges, and native/replay.c replays them.
+-- ends. This statement selects the edges, and native/passes/replay.c replays them.
 --
 -- Kind:     table
 -- Created:  on demand

@@ -12,7 +12,7 @@
 #include "arrow_export.h"
 #include "description.h"
 #include "events.h"
-#include "sweep.h"
+#include "passes/sweep.h"
 
 static uint64_t state, case_number;
 

@@ -100,7 +100,10 @@ def test_the_source_distribution_contains_the_checked_files(wheel):
     with tarfile.open(packed) as archive:
         names = {PurePosixPath(*PurePosixPath(name).parts[1:]) for name in archive.getnames()}
     assert PurePosixPath("constraints.txt") in names
-    native = {PurePosixPath("native") / path.name for path in (REPO / "native").glob("*.*")}
+    native = {
+        PurePosixPath(path.relative_to(REPO).as_posix())
+        for path in (REPO / "native").rglob("*.[ch]")
+    }
     assert native <= names
 
 
@@ -199,7 +202,7 @@ def test_ranks_of_an_installed_tracekit_do_not_import_from_the_current_folder(in
 def test_random_input_of_the_library_under_sanitizers(tmp_path):
     """`make fuzz` does so for longer."""
     command = re.search(r"^SANITIZE := (.*)$", (REPO / "Makefile").read_text("utf-8"), re.MULTILINE)
-    sources = sorted((REPO / "native").glob("*.c"))
+    sources = sorted((REPO / "native").rglob("*.c"))
     program = tmp_path / "fuzz_native"
     run("cc", *command[1].split(), "-o", program, "tests/fuzz/native.c", *sources, cwd=REPO)
     assert " cases" in run(program, "5", "1", cwd=tmp_path)

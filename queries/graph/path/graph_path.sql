@@ -1,5 +1,5 @@
 -- Critical path: the edges that determined each start, from the end of each trace back to its origin.
--- Place 0 is the last edge. This statement selects the edges, and native/replay.c walks the path.
+-- Place 0 is the last edge. This statement selects the edges, and native/passes/replay.c walks the path.
 --
 -- Kind:     table
 -- Created:  on demand

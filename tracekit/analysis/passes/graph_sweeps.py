@@ -1,4 +1,4 @@
-"""Sweeps over the dependency graph in C (native/replay.c): replay, gains, and critical path.
+"""Sweeps over the dependency graph in C (native/passes/replay.c): replay, gains, and critical path.
 
 A replay computes two times of each node: the earliest that its incoming edges allow, and the latest
 that delays no trace end. The gain of a group of edges is the time that removing the group saves. A

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "arrow_abi.h"
+#include "../arrow_abi.h"
 
 #define MAX_SWEEP_COLUMNS 32
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exported.h"
+#include "../exported.h"
 
 #define MAX_WAITING_BATCHES 8
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "columns.h"
+#include "../columns.h"
 
 #define MAX_DEPTH 100 /* nesting of arguments */
 
