@@ -6,8 +6,8 @@ earlier one ends where the later one begins. If a span ends after its enclosing 
 a rounding error, its end is moved to the end of the enclosing span.
 
 Only spans with a meaning (table ``range_marker``) are read, and results are written immediately, so
-memory does not grow with the trace. native/passes/context_walk.c maintains the stack. This module provides
-its input, and derives the tree of modules from its output.
+memory does not grow with the trace. native/passes/context_walk.c maintains the stack. This module
+provides its input, and derives the tree of modules from its output.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ REQUIRES = ("range_marker", "launch", "captured_call", "accelerator")
 TABLES = ("walked", "walked_module")
 """The tables that the step fills, in the database ``scratch``: contexts and modules."""
 
-# Bits of the last column of a span, as in native/passes/context_walk.c. The remaining bits are the marker
-# number, 0 for a launch.
+# Bits of the last column of a span, as in native/passes/context_walk.c. The remaining bits are the
+# marker number, 0 for a launch.
 _HAS_SEQUENCE, _IS_WANTED, _IS_NODE, _HOLDS_BACKWARD, _IS_NUMBERED, _IGNORES_CALLS = (
     1 << bit for bit in range(6)
 )
