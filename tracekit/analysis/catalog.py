@@ -254,22 +254,22 @@ def _kind_of(name: str, file: _File) -> Kind:
 
 def _sql_files(root: Path) -> list[tuple[str, str, Path]]:
     """Return the SQL files with their names and subjects, in alphabetical order."""
-    subjects = (path for path in root.iterdir() if path.is_dir())
-    results = [found for path in subjects for found in _files_of_subject(path, path.name)]
+    results = []
+    for subject in root.iterdir():
+        folders = [subject] if subject.is_dir() else []
+        # Folders found in a folder are appended.
+        for folder in folders:
+            if folder.name.startswith(("_", ".")):
+                continue
+            for path in folder.iterdir():
+                # A leading underscore marks a file that is neither an analysis nor a relation. A
+                # leading dot marks a temporary file of an editor.
+                if path.name.endswith(".sql"):
+                    if not path.name.startswith(("_", ".")):
+                        results.append((path.name.removesuffix(".sql"), subject.name, path))
+                elif path.is_dir():
+                    folders.append(path)
     return sorted(results, key=lambda item: item[:2])
-
-
-def _files_of_subject(folder: Path, subject: str) -> Iterator[tuple[str, str, Path]]:
-    # A leading underscore marks a file that is neither an analysis nor a relation. A leading dot
-    # marks a temporary file of an editor.
-    if folder.name.startswith(("_", ".")):
-        return
-    for path in folder.iterdir():
-        if path.name.endswith(".sql"):
-            if not path.name.startswith(("_", ".")):
-                yield path.name.removesuffix(".sql"), subject, path
-        elif path.is_dir():
-            yield from _files_of_subject(path, subject)
 
 
 PACKAGE = Path(__file__).parents[1]
