@@ -197,10 +197,11 @@ def main(cases: list[dict[str, Any]]) -> None:
         why = now["reason"]
         if why is None and "TensorList" in case["types"]:
             why = f"lists of tensors interpreted as {named(case['list_type'])}"
+        host_then = "-" if case["host_us"] is None else f"{case['host_us']:.1f}"
         device_then = f"{case['device_us']:.1f}" if case["is_on_device"] else "-"
         device_now = shown(now["device"] if has_device else [])
         lines.append(
-            f"{case['host_us']:10.1f} {shown(now['host']):>20} {device_then:>12} {device_now:>20}  "
+            f"{host_then:>10} {shown(now['host']):>20} {device_then:>12} {device_now:>20}  "
             f"{named(case['op'])} {json.dumps(case['shapes']):.300}" + (f" ({why})" if why else "")
         )
     sys.stdout.write("\n".join(lines) + "\n")

@@ -1,8 +1,9 @@
 -- Functions that map other device numbers in a file to the device numbers of kernels.
 -- ROCm numbers the device of a kernel as an agent, and CPUs are agents too. Device descriptions and allocator events
--- use torch's numbers. If both sides have the same number of devices, devices are matched in order. known_reserved() is
--- NULL for allocators that reserve nothing, such as that of the host, and report 0. newer_kernels()
+-- use torch's numbers. If both sides have the same number of devices, devices are matched in order. newer_kernels()
 -- lists traces whose kernels were built for a later architecture than the named devices; those names are wrong.
+-- known_reserved() is the memory that an allocator reserved; it is NULL if the allocator reserves nothing, as on the
+-- host, and reports 0.
 --
 -- Kind:     function
 -- Columns:

@@ -134,6 +134,11 @@ def test_the_verdict_refers_to_the_unprofiled_step(opened):
     first, last = sentences(verdict, None, step, classes)
     assert "160.0 µs of an unprofiled step of 1.60 ms, 10.0 %, in " in first
     assert last.endswith("an unprofiled step of 1.60 ms is idle for 1.44 ms, 90.0 %.")
+    # The user's rules may give a class two kinds.
+    twice = Result(classes.name, classes.columns, [*classes.rows, *classes.rows])
+    assert "320.0 µs of an unprofiled step" in sentences(verdict, None, step, twice)[0]
+    none = Result(classes.name, classes.columns, [])
+    assert sentences(verdict, None, step, none)[0] == sentences(verdict)[0]
 
 
 def test_the_verdict_without_device_work_and_with_unexplained_idle_time(tiny_trace):

@@ -150,7 +150,7 @@ class Advised(ShownAsTable, Struct, frozen=True):
 
     @property
     def reason(self) -> str | None:
-        """Why there is no advice, or None."""
+        """The reason why there is no advice; None if there is some."""
         if self.advice:
             return None
         if self.undecided:

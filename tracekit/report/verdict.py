@@ -75,10 +75,10 @@ def _work_of_run(
     """Return the time of a kernel class in an unprofiled step; "" if it is unknown."""
     if step is None or step["step_ns"] is None or step["idle_pct"] is None or classes is None:
         return ""
-    (wall_ns,) = (
-        row["step_wall_ns"] for row in classes.to_dicts() if row["class"] == part["subject"]
-    )
-    wall_ns, step_ns = wall_ns or 0, step["step_ns"]
+    times = [row["step_wall_ns"] for row in classes.to_dicts() if row["class"] == part["subject"]]
+    if not times or None in times:
+        return ""
+    wall_ns, step_ns = sum(times), step["step_ns"]
     share = f"{format_pct(100 * wall_ns / step_ns)} %"
     return f"{format_short(wall_ns)} of an unprofiled step of {format_short(step_ns)}, {share}"
 

@@ -105,7 +105,7 @@ def _case_of(row: dict[str, Any], *, is_on_device: bool) -> dict[str, Any] | Non
         **texts,
         "op": row["op"],
         "list_type": tensors[0] if tensors else "float",
-        "host_us": (row["mean_host_ns"] or 0) / 1000,
+        "host_us": None if row["mean_host_ns"] is None else row["mean_host_ns"] / 1000,
         "device_us": row["kernel_ns"] / row["op_count"] / 1000,
         "is_on_device": is_on_device and row["kernel_ns"] > 0,
     }
